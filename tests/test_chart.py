@@ -61,3 +61,17 @@ def test_the_dashboard_shows_metrics_that_exist() -> None:
     assert len(shown) > 10
     assert shown <= known
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_whatever_controllers_run_they_may_record_events() -> None:
+    """Each of them records Events, so the right stands in no part of the template that depends on `only`."""
+    text = (CHART / "templates/roles.yaml").read_text()
+    always: list[str] = []
+    depth = 0
+    for line in text.partition("-controllers\n")[2].partition("\n---\n")[0].splitlines():
+        if line.startswith("{{-"):
+            depth += {"if": 1, "end": -1}.get(line.split()[1], 0)
+        elif not depth:
+            always.append(line)
+    rules = yaml.safe_load("\n".join(always[always.index("rules:") :]))["rules"]
+    assert {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]} in rules

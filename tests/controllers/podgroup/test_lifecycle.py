@@ -1,6 +1,7 @@
 """The mark `muster.dev/below-minimum`: which pods of a group restart, and when."""
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -12,13 +13,14 @@ from muster.api import groups
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.groups import INCUBATOR, Dialect
+from muster.api.kinds import POD
 from muster.api.times import written
-from muster.controllers.podgroup import reconcile
+from muster.controllers.podgroup import controller, reconcile
 from muster.controllers.podgroup.lifecycle import NOT_RESTARTED, RESTARTED, restart
 from muster.controllers.podgroup.observed import Observed
 from muster.effects import Evict, RecordEvent
-from muster.names import BELOW_MINIMUM
-from tests.controllers.memory import START
+from muster.names import BELOW_MINIMUM, NODE_GONE, PREEMPTED, PREEMPTION
+from tests.controllers.memory import START, Memory
 
 OWNER: Final = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
 #: Minutes after `START` at which a pod is lost.
@@ -48,11 +50,21 @@ def rejected() -> Pod:
     return pod("lost", "Failed", reason="OutOfcpu", startTime=at(LOST))
 
 
+def deleting(found: Pod, asked: datetime) -> Pod:
+    """Its deletion was asked for at this time, and it has 30 s to end."""
+    end = asked + timedelta(seconds=30)
+    meta = msgspec.structs.replace(found.metadata, deletion_timestamp=end, deletion_grace_period_seconds=30)
+    return msgspec.structs.replace(found, metadata=meta)
+
+
 def deleted() -> Pod:
-    lost = pod("lost")
-    end = START + timedelta(minutes=LOST, seconds=30)
-    meta = msgspec.structs.replace(lost.metadata, deletion_timestamp=end, deletion_grace_period_seconds=30)
-    return msgspec.structs.replace(lost, metadata=meta)
+    return deleting(pod("lost"), START + timedelta(minutes=LOST))
+
+
+def ended_by_muster(why: str) -> Object:
+    """Fields of the status of a pod that muster has evicted; `why`: the reason of the disruption."""
+    kinds = ((PREEMPTED, "EndedByMuster"), ("DisruptionTarget", why))
+    return {"conditions": [{"type": type_, "status": "True", "reason": reason} for type_, reason in kinds]}
 
 
 def observed(
@@ -115,6 +127,85 @@ def test_a_pod_that_nothing_would_re_create_keeps_its_group() -> None:
     ((reason, message),) = told(found)
     assert reason == NOT_RESTARTED
     assert message.endswith("but pod b has no controller, so nothing would re-create it")
+
+
+@pytest.mark.parametrize("lost", [failed(), rejected(), deleted()], ids=["failed", "rejected", "deleted"])
+def test_a_pod_that_replaces_it_within_the_same_second_is_none_of_those_left(lost: Pod) -> None:
+    """Times have whole seconds, and a ReplicaSet replaces a pod as soon as its deletion is asked for."""
+    found = observed(pod("a"), pod("b"), lost, pod("again", "", born=LOST))
+    assert restarted(found) == ["a", "b"]
+    assert restarted(observed(pod("a"), pod("b"), lost, pod("again", born=LOST))) == ["a", "b"]
+
+
+def test_what_muster_evicts_by_its_own_decision_begins_no_restart() -> None:
+    lost = pod("lost", **ended_by_muster(PREEMPTION))
+    assert not [*restart(observed(pod("a"), pod("b"), deleting(lost, START + timedelta(minutes=LOST))))]
+    lost = pod("lost", **ended_by_muster(NODE_GONE))
+    found = observed(pod("a"), pod("b"), deleting(lost, START + timedelta(minutes=LOST)))
+    assert restarted(found) == ["a", "b"], "its node has been deleted: it is lost, whoever deletes it"
+
+
+def test_pods_of_other_schedulers_are_neither_counted_nor_deleted() -> None:
+    row, memory = INCUBATOR, Memory()
+    made = controller(row, frozenset({"muster"}))
+    meta = {"name": "g", "annotations": {BELOW_MINIMUM: "restart"}}
+    memory.create(row.kind, "ns", {"metadata": meta, "spec": {"minMember": 3}})
+
+    def named(found: Pod, scheduler: str) -> Object:
+        body: Object = msgspec.to_builtins(found)
+        body["metadata"]["annotations"] = {row.naming.annotations[0]: "g"}
+        return body | {"spec": {**body["spec"], "schedulerName": scheduler}}
+
+    def evicted() -> list[str]:
+        caches = memory.caches([watch.kind for watch in made.watches], made.indexes)
+        seen = made.observe(caches, "ns/g")
+        assert seen is not None
+        return [each.pod.metadata.name for each in made.reconcile(seen, START) if isinstance(each, Evict)]
+
+    theirs = [pod("theirs-1"), pod("theirs-2"), pod("theirs-3", owned=False)]
+    for found in (pod("mine"), failed()):
+        memory.create(POD, "ns", named(found, "muster"))
+    for found in theirs:
+        memory.create(POD, "ns", named(found, "other"))
+    assert evicted() == ["mine"]
+
+
+_ALIKE: Final[dict[str, Callable[[], Pod]]] = {"failed": failed, "rejected": rejected, "deleted": deleted}
+
+
+@given(
+    st.sampled_from(sorted(_ALIKE)),
+    st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=5, max_size=5),
+    st.lists(st.integers(1, 4), min_size=4, max_size=4),
+    st.integers(0, 5),
+)
+def test_one_failure_evicts_each_other_pod_once_and_no_replacement(
+    how: str, replacements: list[tuple[int, bool]], grace: list[int], late: int
+) -> None:
+    """A group of 5 of which one is lost; the seconds are counted from then.
+
+    `replacements`: how many seconds after each end its replacement is created, and whether it is bound at
+    once. `grace`: how many seconds each evicted pod takes to end. `late`: the second of the first look.
+    """
+    old = {f"p{n}": pod(f"p{n}") for n in range(4)}
+    there: dict[str, Pod] = {"lost": _ALIKE[how](), **old}
+    created = {"again-lost": replacements[4][0]}
+    gone: dict[str, int] = {}
+    evicted: list[str] = []
+    for second in range(40):
+        there = {name: each for name, each in there.items() if gone.get(name, 99) > second}
+        looked = restarted(observed(*there.values(), minimum=5)) if second >= late else []
+        assert not {*looked} - {*old}, "a replacement stays"
+        for name in looked:
+            n = int(name[1:])
+            marked = pod(name, **ended_by_muster(PREEMPTION))
+            there[name] = deleting(marked, START + timedelta(minutes=LOST, seconds=second))
+            gone[name], created[f"again-{name}"] = second + grace[n], second + replacements[n][0]
+        evicted += looked
+        for name in [name for name, when in created.items() if when == second]:
+            bound = replacements[int(name[-1]) if name[-1].isdigit() else 4][1]
+            there[name] = pod(name, "Running" if bound else "", born=LOST + second / 60)
+    assert sorted(evicted) == sorted(old), "each of the old ones, once"
 
 
 _PODS: Final = st.lists(

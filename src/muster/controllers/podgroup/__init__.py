@@ -63,7 +63,7 @@ def controller(dialect: Dialect, schedulers: frozenset[str] | None = None) -> Co
             names = {pod.spec.scheduler_name for pod in pods} or {_expected(group, caches)}
             if names.isdisjoint(schedulers) and (pods or (recorded and gang is None)):
                 return None
-        return Observed(dialect, group, pods, gang)
+        return Observed(dialect, group, pods, gang, schedulers=schedulers)
 
     watches = [
         Watch(kind, itself),

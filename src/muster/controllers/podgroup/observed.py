@@ -19,6 +19,14 @@ class Observed:
     gang: Gang | None = None
     #: the kind of the group of the same name that describes the gang instead
     instead: AnyKind | None = None
+    #: the values of `spec.schedulerName` whose pods muster schedules; None = all
+    schedulers: frozenset[str] | None = None
+
+    @property
+    def scheduled(self) -> tuple[Pod, ...]:
+        """Its pods that muster schedules."""
+        names = self.schedulers
+        return tuple(pod for pod in self.pods if names is None or pod.spec.scheduler_name in names)
 
     @property
     def least(self) -> int:
