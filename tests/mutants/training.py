@@ -60,6 +60,22 @@ FAULTS: Final = (
         ("tests/app/wiring/test_repository.py",),
     ),
     Fault(
+        "a copy is written through a link that stands where a directory was",
+        _TRIALS,
+        "app/wiring/repository.py",
+        "            if not stat.S_ISDIR((directory / each).lstat().st_mode):",
+        "            if not (directory / each).is_dir():",
+        ("tests/app/wiring/test_repository.py",),
+    ),
+    Fault(
+        "a copy is written through a link that it has",
+        _TRIALS,
+        "app/wiring/repository.py",
+        "if not above[name.parent] or os.path.lexists(target):",
+        "if not above[name.parent]:",
+        ("tests/app/wiring/test_repository.py",),
+    ),
+    Fault(
         "a trial that is retried has the parameters of another",
         _TRIALS,
         "workloads/retry.py",

@@ -1,9 +1,10 @@
 """What is found out about a repository, which may be hostile, and what a copy of its directory contains."""
 
 import os
+import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,102 @@ def test_a_copy_has_tracked_and_unignored_files_as_they_are(tmp_path: Path, git:
     (tmp_path / "train.py").unlink()  # deleted and not committed
     copy(tmp_path, tmp_path / "home" / "other")
     assert "train.py" not in names(tmp_path / "home" / "other")
+
+
+@pytest.mark.parametrize(
+    "now", ["file", "link", "ignored link", "link within", "link to a file", "loop", "pipe", "gone"]
+)
+@pytest.mark.parametrize("deep", ["data/x", "data/sub/x", "a/data/x"])
+def test_what_is_tracked_below_something_else_by_now_is_left_out(
+    tmp_path: Path, git: Git, deep: str, now: str
+) -> None:
+    """Nothing is written through a link, nor read: what the directory led to is outside of the copy."""
+    tracked = tmp_path / deep
+    tracked.parent.mkdir(parents=True)
+    tracked.write_text("tracked")
+    git("add", deep)
+    git("commit", "-m", "data")
+    data = next(each for each in tracked.parents if each.name == "data")
+    below = tracked.relative_to(data)
+    outside = tmp_path / "home" / "outside"
+    (outside / below).parent.mkdir(parents=True)
+    (outside / below).write_text("of another")
+    shutil.rmtree(data)
+    match now:
+        case "file":
+            data.write_text("a file")
+        case "link" | "ignored link":
+            data.symlink_to(outside)
+        case "link within":
+            data.symlink_to("." if deep.startswith("data") else "..")
+        case "link to a file":
+            data.symlink_to("/etc/passwd")
+        case "loop":
+            data.symlink_to("data")
+        case "pipe":
+            os.mkfifo(data)
+    if now == "ignored link":
+        (tmp_path / ".gitignore").write_text("*.bin\nhome\ndata\n")
+    to = tmp_path / "home" / "copy"
+    copy(tmp_path, to)
+    own = set() if now in ("pipe", "gone", "ignored link") else {str(data.relative_to(tmp_path))}
+    assert names(to) == {"train.py", ".gitignore"} | own
+    assert (outside / below).read_text() == "of another"
+
+
+@pytest.mark.parametrize("order", [("data", "data/x"), ("data/x", "data"), ("data", "data")])
+@pytest.mark.parametrize("then", ["link", "file"])
+def test_a_directory_that_changes_while_it_is_copied_is_not_written_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[str, str], then: str
+) -> None:
+    """The names are listed; what stands there has changed whenever one is copied."""
+    here, outside, to = tmp_path / "here", tmp_path / "outside", tmp_path / "copy"
+    outside.mkdir()
+    (outside / "x").write_text("of another")
+
+    def become(name: str) -> None:
+        data = here / "data"
+        shutil.rmtree(here, ignore_errors=True)
+        here.mkdir()
+        if name == "data/x" or seen:
+            data.mkdir() if name == "data/x" else data.write_text("plain")
+            (data / "x").write_text("plain") if name == "data/x" else None
+        elif then == "link":
+            data.symlink_to(outside / "x" if order == ("data", "data") else outside)
+        else:
+            data.write_text("a file")
+
+    seen = list[str]()
+
+    def listed(_: Path) -> Iterator[Path]:
+        for name in order:
+            become(name)
+            seen.append(name)
+            yield Path(name)
+
+    monkeypatch.setattr(repository, "_listed", listed)
+    copy(here, to)
+    assert (outside / "x").read_text() == "of another"
+    assert names(to) == {order[0]}
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, NotADirectoryError, IsADirectoryError])
+def test_a_file_that_vanishes_while_it_is_copied_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    here, real = tmp_path / "here", shutil.copy2
+    here.mkdir()
+    for name in "abc":
+        (here / name).touch()
+
+    def vanishing(source: Path, target: Path, **how: bool) -> None:
+        if source.name == "b":
+            raise error
+        real(source, target, **how)
+
+    monkeypatch.setattr(shutil, "copy2", vanishing)
+    copy(here, tmp_path / "copy")
+    assert names(tmp_path / "copy") == {"a", "c"}
 
 
 def test_a_directory_without_repository_is_copied_whole(tmp_path: Path) -> None:

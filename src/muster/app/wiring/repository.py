@@ -71,30 +71,45 @@ def state(directory: Path, patience: float = PATIENCE) -> State:
 def copy(directory: Path, to: Path) -> None:
     """Copies the tracked and the unignored files below a directory; without a repository, all files.
 
-    `to` must not exist. Links are copied as links; devices, pipes and submodules are left out. Raises
-    TooLarge, OSError.
+    `to` must not exist. Links are copied as links, and nothing is read or written through one; devices, pipes
+    and submodules are left out. Raises TooLarge, OSError.
     """
     files = _listed(directory)
     to.mkdir(mode=0o700, parents=True)
     number = size = 0
+    above: dict[Path, bool] = {}  # whether a directory of the copy is there, and one in the source, too
     try:
         for name in files:
-            source = directory / name
-            try:
+            source, target = directory / name, to / name
+            # What was tracked may be something else by now, and may vanish at any time.
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError, shutil.SpecialFileError):
+                if name.parent not in above:
+                    above[name.parent] = _made(directory, to, name.parent)
+                if not above[name.parent] or os.path.lexists(target):  # nothing is written through a link
+                    continue
                 status = source.lstat()
-            except FileNotFoundError:  # deleted, and not committed yet
-                continue
-            if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
-                continue
-            number, size = number + 1, size + status.st_size
-            if number > MOST_FILES or size > MOST_BYTES:
-                raise _too_large(directory)
-            target = to / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target, follow_symlinks=False)
+                if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+                    continue
+                number, size = number + 1, size + status.st_size
+                if number > MOST_FILES or size > MOST_BYTES:
+                    raise _too_large(directory)
+                shutil.copy2(source, target, follow_symlinks=False)
     except BaseException:
         shutil.rmtree(to, ignore_errors=True)
         raise
+
+
+def _made(directory: Path, to: Path, name: Path) -> bool:
+    """Makes a directory of the copy; False if it, or one above it, is a link or a file, here or there."""
+    for each in (*reversed(name.parents), name):
+        if each.parts:
+            if not stat.S_ISDIR((directory / each).lstat().st_mode):
+                return False
+            with suppress(FileExistsError):
+                (to / each).mkdir()
+            if not stat.S_ISDIR((to / each).lstat().st_mode):
+                return False
+    return True
 
 
 def _listed(directory: Path) -> Iterable[Path]:
