@@ -7,7 +7,10 @@ import pytest
 
 from muster.api.base import ObjectMeta, OwnerReference
 from muster.api.core_v1 import Pod
-from muster.embedded.directories import YOUNG, Named, checkpoints, copies, job_of, of_job, sweep
+from muster.embedded.directories import YOUNG, Named, Used, checkpoints, copies, job_of, of_job, sweep
+from muster.names import RETRY_OF, SUBMITTED_FROM
+from muster.workloads.jobfile import Source
+from muster.workloads.retry import Retry
 
 COPY = "0123456789abcdef"
 
@@ -51,16 +54,28 @@ def test_directories_without_a_record_go_once_they_are_old(tmp_path: Path) -> No
     kept = [made(checkpoints(tmp_path, Named("ns", "j", "1"))), made(copies(tmp_path) / COPY)]
     gone = [made(checkpoints(tmp_path, Named("ns", "j", "2"))), made(copies(tmp_path) / ("f" * 16))]
     others = [made(copies(tmp_path) / "mine"), made(tmp_path / "logs" / "ns" / "j.3")]
-    uids = {"1"}
-    assert sweep(tmp_path, uids, [str(copies(tmp_path) / COPY)], YOUNG - 1) == []
-    assert sweep(tmp_path, uids, [str(copies(tmp_path) / COPY)], YOUNG + 1) == gone
+    used = Used({"1"}, {COPY})
+    assert sweep(tmp_path, used, YOUNG - 1) == []
+    assert sweep(tmp_path, used, YOUNG + 1) == gone
     assert all(path.is_dir() for path in [*kept, *others])
     assert not any(path.exists() for path in gone)
+
+
+@pytest.mark.parametrize("odd", ["", "null", "[" * 9, '{"name":"j"}', "x" * 100_000])
+def test_a_retry_uses_what_the_first_job_does(tmp_path: Path, odd: str) -> None:
+    copy = copies(tmp_path) / COPY
+    marks = {SUBMITTED_FROM: Source("f", "me@here", copy=str(copy)).annotation()}
+    first = checkpoints(tmp_path, Named("ns", "j", "1"))
+    assert first is not None
+    assert Used.by([("2", {**marks, RETRY_OF: Retry("j", "1").annotation()})]) == ({"1", "2"}, {COPY})
+    used = Used.by([("1", {SUBMITTED_FROM: odd, RETRY_OF: odd})])
+    assert used.holds(first)
+    assert not used.holds(copy)
 
 
 def test_a_link_is_never_followed(tmp_path: Path) -> None:
     precious = made(tmp_path / "precious")
     copies(tmp_path).mkdir()
     (copies(tmp_path) / COPY).symlink_to(precious)
-    assert sweep(tmp_path, set(), [], 2 * YOUNG) == []
+    assert sweep(tmp_path, Used(set(), set()), 2 * YOUNG) == []
     assert (precious / "file").exists()

@@ -670,7 +670,22 @@ FAULTS: Final = (
         (
             "the checkpoints of a job that is kept",
             "for view in ended for path in",
-            "for view in there for path in",
+            "for view in (*ended, *staying) for path in",
+        ),
+        (
+            "what a retry that runs uses",
+            "if not used.holds(path)]",
+            "]",
+        ),
+        (
+            "what has been retried while the user was asked",
+            "found(home, await fetch(client), older_than, now, what)",
+            "what",
+        ),
+        (
+            "the output of a pod that no job has",
+            "*(p for p in there.pods if not p.terminal)]",
+            "]",
         ),
     ),
 )

@@ -34,7 +34,7 @@ def command(
 
     from muster.api import duration
     from muster.app.commands import prune
-    from muster.app.views import jobs, objects
+    from muster.app.views import objects
     from muster.app.wiring.cluster import Target, acting, attached, reading
     from muster.app.wiring.state_directory import StateDirectory
     from muster.cli import asking
@@ -51,12 +51,11 @@ def command(
 
     async def look() -> prune.Pruned:
         async with reading(target) as client:
-            there = jobs.views(await objects.fetch(client))
-        return prune.found(home, there, age, time.time())
+            return prune.found(home, await objects.fetch(client), age, time.time())
 
-    async def act() -> None:
+    async def act() -> prune.Pruned:
         async with acting(target, endpoint) as client:
-            await prune.remove(client, what)
+            return await prune.remove(client, home, what, age, time.time())
 
     what = asyncio.run(look())
     if not what or dry_run:
@@ -69,8 +68,8 @@ def command(
         if not asking.agreed(f"{_told(what)}. Are they to be removed?"):
             return
     with attached(target) as endpoint:
-        asyncio.run(act())
-    say(f"removed {_told(what)}")
+        removed = asyncio.run(act())
+    say(f"removed {_told(removed)}" if removed else "nothing to remove any more")
     _tell_what_is_left(home)
 
 

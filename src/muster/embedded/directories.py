@@ -3,21 +3,24 @@
 - `checkpoints/NAMESPACE/NAME.UID`: `MUSTER_CHECKPOINT_DIR` of all of the job's pods, over all restarts.
 - `copies/ID`: the files that `run --copy` ran from, which the job's `muster.dev/submitted-from` names.
 
-They follow the job's record: as long as the job exists, or is remembered after its deletion, they stay.
-`sweep` removes those without a record. What a user may have written never chooses what is removed: the names
-are matched, and only what is below these two directories.
+They follow the job's record: as long as the job exists, or is remembered after its deletion, they stay. A
+retry uses those of the job that it retries. `sweep` removes those that no record uses. What a user may have
+written never chooses what is removed: the names are matched, and only what is below these two directories.
 """
 
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from muster.api.base import ObjectMeta, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, JOBSET_UID
+from muster.names import RETRY_OF, SUBMITTED_FROM
+from muster.workloads.jobfile import Source
+from muster.workloads.retry import Retry
 
 #: The variable with the directory of a job that survives restarts.
 CHECKPOINT_DIR: Final = "MUSTER_CHECKPOINT_DIR"
@@ -72,20 +75,38 @@ def present(root: Path) -> bool:
     return any((root / each).is_dir() for each in (_CHECKPOINTS, _COPIES))
 
 
-def sweep(root: Path, uids: Set[str], kept: Iterable[str], now: float) -> list[Path]:
+class Used(NamedTuple):
+    """Which directories jobs use."""
+
+    #: of the jobs whose checkpoints they write: their own uids, and those of the first jobs that they retry
+    uids: Set[str]
+    #: names of the copies that they run from
+    copies: Set[str]
+
+    @staticmethod
+    def by(jobs: Iterable[tuple[str, Mapping[str, str]]]) -> "Used":
+        """What these jobs say that they use, by their uids and annotations."""
+        uids, copies = set[str](), set[str]()
+        for uid, annotations in jobs:
+            retried = Retry.read(annotations.get(RETRY_OF))
+            uids |= {uid, retried.uid} if retried is not None else {uid}
+            source = Source.read(annotations.get(SUBMITTED_FROM))
+            copies.add(os.path.basename(source.copy) if source is not None else "")
+        return Used(uids, copies)
+
+    def holds(self, directory: Path) -> bool:
+        """Whether one of them uses this directory of a job."""
+        return directory.name.rpartition(".")[2] in self.uids or directory.name in self.copies
+
+
+def sweep(root: Path, used: Used, now: float) -> list[Path]:
     """Removes the directories of jobs without a record, unless they are young; returns them.
 
-    `uids`: of all jobs that exist or are remembered; `kept`: the copies that these name. `now`: seconds since
-    1970.
+    `used`: by all jobs that exist or are remembered. `now`: seconds since 1970.
     """
-    named = {os.path.basename(copy) for copy in kept}
+    copied = (path for path in _below(root / _COPIES, 1) if _COPY.fullmatch(path.name))
     unknown = [
-        *(path for path in _below(root / _CHECKPOINTS, 2) if path.name.rpartition(".")[2] not in uids),
-        *(
-            path
-            for path in _below(root / _COPIES, 1)
-            if _COPY.fullmatch(path.name) and path.name not in named
-        ),
+        path for each in (_below(root / _CHECKPOINTS, 2), copied) for path in each if not used.holds(path)
     ]
     old = [path for path in unknown if _changed(path) < now - YOUNG]
     for path in old:

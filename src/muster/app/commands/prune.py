@@ -14,8 +14,11 @@ from muster.api.base import ObjectMeta
 from muster.api.times import seconds
 from muster.app.commands.cancel import cancel_all
 from muster.app.views.job import JobView
+from muster.app.views.jobs import views
+from muster.app.views.objects import Objects, fetch
 from muster.app.wiring.state_directory import StateDirectory
-from muster.embedded.directories import of_job
+from muster.embedded.directories import Used, of_job
+from muster.embedded.directories import job_of as owner_of
 from muster.embedded.node.logs import Logs
 from muster.embedded.storage.history import History
 from muster.embedded.storage.past import Past
@@ -44,24 +47,38 @@ class Pruned:
         return bool(self.jobs or self.output or self.directories)
 
 
-def found(home: StateDirectory, there: Sequence[JobView], older_than: float, now: float) -> Pruned:
+def found(
+    home: StateDirectory, there: Objects, older_than: float, now: float, among: Pruned | None = None
+) -> Pruned:
     """What can be removed of jobs that ended more than `older_than` seconds before `now`.
 
-    `there`: all jobs that exist. The output of pods of jobs that stay is kept, also of earlier attempts.
+    `there`: all that exists. Nothing of jobs that stay is removed: neither the output of their pods, also of
+    earlier attempts, nor the directories of a job that they retry; nor what a pod that runs uses. `among`:
+    no more than this, found before.
     """
     before = now - older_than
-    ended = [view for view in there if view.state.finished and _end(view) <= before]
-    gone = {view.resource.metadata.uid for view in ended}
-    staying = [view for view in there if view.resource.metadata.uid not in gone]
-    kept = {pod.metadata.uid for view in staying for pod in view.pods}
+    seen = None if among is None else {_which(view) for view in among.jobs}
+    ended, staying = list[JobView](), list[JobView]()
+    for view in views(there):
+        goes = view.state.finished and _end(view) <= before and (seen is None or _which(view) in seen)
+        (ended if goes else staying).append(view)
+    living = [*(pod for view in staying for pod in view.pods), *(p for p in there.pods if not p.terminal)]
+    kept = {pod.metadata.uid for pod in living}
+    using = [(owner_of(pod).uid, pod.metadata.annotations) for pod in living]
+    running = {uid for uid, _ in using}
+    of_ended = [view for view in ended if view.resource.metadata.uid in running]
+    metas = [view.resource.metadata for view in (*staying, *of_ended)]
+    using += [(meta.uid, meta.annotations) for meta in metas]
     directories = [path for view in ended for path in _directories(home, view.resource.metadata)]
     since = {(view.namespace, view.name): seconds(view.created) for view in staying if view.created}
     if home.store.exists():
         store = Store.open_read_only(home.store)
         try:
             for job in Past(store).jobs():
-                if job.at <= before:
+                if job.at <= before and job.meta.uid not in running:
                     directories += _directories(home, decode(job.kind, job.body).metadata)
+                else:
+                    using.append((job.meta.uid, job.meta.annotations))
             for run in History(store).runs():
                 begun = since.get((run.namespace, job_of(run)))
                 if begun is not None and run.created >= begun:
@@ -69,9 +86,18 @@ def found(home: StateDirectory, there: Sequence[JobView], older_than: float, now
         finally:
             store.close()
     output = [each for each in Logs(home.logs).of_others(kept) if each.changed <= before]
-    directories = list(dict.fromkeys(directories))
+    used = Used.by(using)
+    directories = [path for path in dict.fromkeys(directories) if not used.holds(path)]
+    if among is not None:
+        output = [each for each in output if each.path in among.output]
+        directories = [path for path in directories if path in among.directories]
     size = sum(each.bytes for each in output) + sum(map(_size, directories))
     return Pruned(ended, [each.path for each in output], directories, size)
+
+
+def _which(view: JobView) -> tuple[str, str, str, str]:
+    """Which job it is; a PodGroup that only pods name has no uid."""
+    return view.kind.kind, view.namespace, view.name, view.resource.metadata.uid
 
 
 def _directories(home: StateDirectory, meta: ObjectMeta) -> list[Path]:
@@ -89,9 +115,14 @@ def _end(view: JobView) -> float:
     return seconds(view.finished or view.created or datetime.now(UTC))
 
 
-async def remove(client: Client, what: Pruned) -> None:
-    """Removes the jobs, and when their pods are gone the directories."""
+async def remove(client: Client, home: StateDirectory, what: Pruned, older_than: float, now: float) -> Pruned:
+    """Removes what is still to be removed of `what`: the jobs, and when their pods are gone the directories.
+
+    Returns what that was: jobs may have been submitted or retried since, say while the user was asked.
+    """
+    what = found(home, await fetch(client), older_than, now, what)
     async for _ in cancel_all(client, what.jobs):
         pass
     for path in (*what.output, *what.directories):
         shutil.rmtree(path, ignore_errors=True)
+    return what

@@ -44,7 +44,6 @@ from muster.embedded.verbs.registry import Registry
 from muster.journal import Journal, Tee
 from muster.kube.clock import Clock, SystemClock, first
 from muster.kube.informers import Informers
-from muster.names import RETRY_OF, SUBMITTED_FROM
 from muster.runtime import loop
 from muster.runtime.budget import WriteBudget
 from muster.runtime.group_events import GroupEvents
@@ -54,8 +53,6 @@ from muster.runtime.starts import Decisions
 from muster.runtime.watched import WatchedMirror
 from muster.translate.disclosure import EVERYTHING
 from muster.workloads import secret_files
-from muster.workloads.jobfile import Source
-from muster.workloads.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -223,18 +220,12 @@ async def _sweep_directories(home: StateDirectory, client: LocalClient, past: Pa
 
 
 async def _swept(home: StateDirectory, client: LocalClient, past: Past, clock: Clock) -> None:
-    uids, copies = set[str](), set[str]()
     kinds_of_jobs: tuple[Kind[Any], ...] = (JOBSET, JOB, POD)  # Any: of several
     there = [each.metadata for kind in kinds_of_jobs for each in (await client.list(kind)).items]
-    for uid, annotations in (
-        *((meta.uid, meta.annotations) for meta in there),
-        *((meta.uid, meta.annotations) for meta in (each.meta for each in past.jobs())),
-    ):
-        retried = Retry.read(annotations.get(RETRY_OF))
-        uids |= {uid, retried.uid} if retried is not None else {uid}
-        source = Source.read(annotations.get(SUBMITTED_FROM))
-        copies.add(source.copy if source is not None else "")
-    await asyncio.to_thread(directories.sweep, home.root, uids, copies, clock.now().timestamp())
+    used = directories.Used.by(
+        (meta.uid, meta.annotations) for meta in (*there, *(each.meta for each in past.jobs()))
+    )
+    await asyncio.to_thread(directories.sweep, home.root, used, clock.now().timestamp())
 
 
 @asynccontextmanager
