@@ -90,6 +90,14 @@ async def test_a_plan_works_without_kinds_that_only_add_to_new_pods() -> None:
     assert Snapshot(found).plan(objects(queue("q"))).notes == [said]
 
 
+async def test_a_plan_works_without_kinds_of_other_schedulers() -> None:
+    found = await look({kind: Forbidden("no") for kind in kinds.FOREIGN})
+    assert found.hidden == [kind for kind in WATCHED if kind in kinds.FOREIGN]
+    [said] = Snapshot(found).plan(objects(queue("q"))).notes
+    assert said.endswith(" of other schedulers may not be listed, and do not count")
+    assert "podgroups.scheduling.sigs.dev" in said
+
+
 async def test_other_errors_are_what_they_are() -> None:
     with pytest.raises(Unauthorized):
         await look({kinds.POD: Unauthorized("who?")})
@@ -298,7 +306,9 @@ def test_why_and_plan_read_each_kind_once_and_build_one_mirror(mirrors: list[Mir
     assert len(mirrors) == 2
 
 
-@pytest.mark.parametrize("denied", [None, *(kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.NAMESPACE, kinds.NODE)])
+@pytest.mark.parametrize(
+    "denied", [None, *(kinds.PRIORITY_CLASS, *kinds.QUEUES, kinds.NAMESPACE, kinds.NODE)]
+)
 def test_what_may_not_be_read_is_not_judged(denied: AnyKind | None) -> None:
     """A job is refused, or warned of, only by what the cluster shows."""
 
@@ -319,7 +329,7 @@ def test_what_may_not_be_read_is_not_judged(denied: AnyKind | None) -> None:
     known = snapshot.preflight(made.objects)
     around = denied in (kinds.PRIORITY_CLASS, kinds.NAMESPACE)
     assert [each.partition(" ")[0] for each in known.never] == ["refused"] * (not around)
-    assert [*known.barred] == ["barred"] * (not around and denied is not kinds.QUEUE)
+    assert [*known.barred] == ["barred"] * (not around and denied not in kinds.QUEUES)
     assert bool(known.risks()) is (denied is not kinds.PRIORITY_CLASS)
     reclaims = denied not in (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.NODE)
     assert any("can reclaim" in each.message for each in known.risks()) is reclaims

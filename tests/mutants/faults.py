@@ -2131,6 +2131,22 @@ FAULTS: Final = (
         ("tests/app/test_snapshot.py",),
     ),
     Fault(
+        "a snapshot fails for who may not list kinds of other schedulers",
+        "snapshot",
+        "app/snapshot.py",
+        "case Forbidden() if kind in kinds.HIDDEN or kind in kinds.FOREIGN:",
+        "case Forbidden() if kind in kinds.HIDDEN:",
+        ("tests/app/views/test_objects.py",),
+    ),
+    Fault(
+        "a list fails for who may not list PodGroups of other schedulers",
+        "snapshot",
+        "app/views/objects.py",
+        "*map(permitted, groups.OF_NAMED)",
+        "*map(listed, groups.OF_NAMED)",
+        ("tests/app/views/test_objects.py",),
+    ),
+    Fault(
         "a submit reads the nodes of a real cluster whether or not queues share them",
         "snapshot",
         "app/snapshot.py",

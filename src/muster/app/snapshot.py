@@ -60,9 +60,9 @@ class Snapshot:
     order.
 
     `observe` and `around` raise what `Client.list` and `Client.get` raise, except NotFound and Forbidden: a
-    kind that the cluster does not serve counts as empty, and `require` raises Forbidden for one that may not
-    be listed. `plan` raises Invalid. The other methods send no requests and raise no API errors. If a gang
-    cannot be read, `why` returns the cause.
+    kind that the cluster does not serve counts as empty, as does one of another scheduler that may not be
+    listed; `require` raises Forbidden for others that may not. `plan` raises Invalid. The other methods send
+    no requests and raise no API errors. If a gang cannot be read, `why` returns the cause.
     """
 
     def __init__(
@@ -141,6 +141,12 @@ class Snapshot:
         return self
 
     @property
+    def unread(self) -> frozenset[AnyKind]:
+        """The kinds that may not be listed, and may have objects on which a decision depends."""
+        hidden = (kind for kind in self.objects.hidden if kind in kinds.FOREIGN)
+        return frozenset((*self.objects.denied, *hidden))
+
+    @property
     def queues(self) -> list[Queue]:
         found = ((name[0], each) for name, each in self.objects.items.items())
         return adopted.counting(found, self._settings.adopts)
@@ -152,7 +158,7 @@ class Snapshot:
 
     def preflight(self, job: Sequence[Object]) -> Preflight:
         """Returns the checks of a job file before it is submitted. `job`: its objects."""
-        return Preflight(job, self._mirror, self.prices, self.objects.denied)
+        return Preflight(job, self._mirror, self.prices, self.unread)
 
     def plan(self, proposed: Objects) -> Plan:
         """Returns what a submit of these objects does. Raises Invalid if an immutable field would change."""
@@ -266,7 +272,7 @@ async def _objects(client: Client, observed: Sequence[AnyKind]) -> Objects:
         match page:
             case NotFound():  # the cluster does not serve the kind: it is muster's, or another project's
                 found.absent.append(kind)
-            case Forbidden() if kind in kinds.HIDDEN:
+            case Forbidden() if kind in kinds.HIDDEN or kind in kinds.FOREIGN:
                 found.hidden.append(kind)
             case Forbidden(message=message):
                 found.denied[kind] = message

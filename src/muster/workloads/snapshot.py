@@ -51,7 +51,7 @@ class Objects:
     repeated: int = 0
     #: kinds that the cluster does not know
     absent: list[AnyKind] = field(default_factory=list)
-    #: kinds that the cluster does not permit to list: those that matter little, and others, with its message
+    #: kinds that the cluster does not permit to list: those to do without, and others, with its message
     hidden: list[AnyKind] = field(default_factory=list)
     denied: dict[AnyKind, str] = field(default_factory=dict)
 

@@ -12,6 +12,8 @@ from muster.api.core_v1 import Pod, PodSpec, PodStatus
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.muster_v1alpha1 import BatchJob
 from muster.api.scheduling import PodGroup, PodGroupSpec
+from muster.app.snapshot import Snapshot
+from muster.app.views import queues, why
 from muster.app.views.job import State
 from muster.app.views.jobs import views
 from muster.app.views.objects import Objects, fetch
@@ -20,6 +22,7 @@ from muster.embedded.storage.store import Store
 from muster.embedded.verbs.registry import Registry
 from muster.kube.client import Page
 from muster.kube.errors import Forbidden
+from muster.runtime.mirror import WATCHED
 
 JOB: tuple[str, str] = ("batch/v1", "Job")
 JOBSET = (kinds.JOBSET.api_version, "JobSet")
@@ -178,21 +181,66 @@ def test_a_group_ends_with_the_job_that_makes_its_pods(conditions: list[Conditio
 
 
 class Narrow(LocalClient):
-    """A client that may not list BatchJobs."""
+    """A client that may not list some kinds."""
+
+    def __init__(self, registry: Registry, *denied: Kind[Any]) -> None:
+        super().__init__(registry)
+        self._denied = denied
 
     async def list(self, kind: Kind[Any], *args: Any, **options: Any) -> Page[Any]:
-        if kind is kinds.BATCH_JOB:
-            raise Forbidden("batchjobs is forbidden")
+        if kind in self._denied:
+            raise Forbidden(f"{kind.plural} is forbidden")
         return await super().list(kind, *args, **options)
 
 
+POD: Object = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
 async def test_who_may_not_read_batch_jobs_sees_the_others() -> None:
-    container: Object = {"name": "c", "image": "i"}
     with closing(Store(":memory:")) as store:
-        client = Narrow(Registry(store))
+        client = Narrow(Registry(store), kinds.BATCH_JOB)
         await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "b"}, "spec": {}})
-        pod: Object = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
-        await client.create(kinds.POD, "default", pod)
+        await client.create(kinds.POD, "default", POD)
         assert [view.name for view in views(await fetch(client))] == ["p"]
         (batch_job, _) = views(await fetch(LocalClient(client.registry)))
         assert batch_job.name == "b"
+
+
+async def test_who_may_not_read_kinds_of_other_schedulers_is_answered_as_if_there_were_none() -> None:
+    """An API server checks rights first: it forbids a kind also where no such definition exists."""
+    with closing(Store(":memory:")) as store:
+        full = LocalClient(Registry(store))
+        narrow = Narrow(full.registry, *kinds.FOREIGN)
+        await full.create(kinds.POD, "default", POD)
+        snapshot = await Snapshot.observe(full, now=0.0)
+        [gang] = snapshot.waiting({pod.metadata.uid for pod in (await fetch(full)).pods})
+        told = snapshot.why(gang)
+        assert told is not None
+        unscheduled = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": told.code,
+            "message": told.message,
+        }
+        await full.patch(
+            *(kinds.POD, "default", "p", {"status": {"conditions": [unscheduled]}}), subresource="status"
+        )
+        there, all_of_it = await fetch(narrow), await fetch(full)
+        assert there == all_of_it
+        [view] = views(there)
+        answer = await why.asked(narrow, there, view, 0.0, None)
+        assert answer[1] is not None
+        assert answer == await why.asked(full, all_of_it, view, 0.0, None)
+        shown = [[*map(queues.summary, await queues.fetch(client, None))] for client in (narrow, full)]
+        assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("denied", [kinds.POD, kinds.JOB, kinds.GANG])
+async def test_who_may_not_read_what_jobs_consist_of_is_told_so(denied: Kind[Any]) -> None:
+    with closing(Store(":memory:")) as store:
+        client = Narrow(Registry(store), denied, *kinds.FOREIGN)
+        with pytest.raises(Forbidden, match=f"^{denied.plural} is forbidden$"):
+            await fetch(client)
+        if denied in WATCHED:
+            with pytest.raises(Forbidden, match=f"^{denied.plural} is forbidden$"):
+                await queues.fetch(client, None)

@@ -68,7 +68,7 @@ async def move(client: Client, job: JobView, priority: str | None, queue: str | 
         known_queue(queue, job.namespace, snapshot)
         marks[names.QUEUE] = queue
     marked = await _mark(client, job, marks)
-    if snapshot.objects.denied:
+    if snapshot.unread:
         return ""
     return snapshot.lowered(marked.metadata, job.priority, queue or job.queue)
 

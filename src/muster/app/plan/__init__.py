@@ -65,7 +65,10 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
     notes += proposed.advice()
     for kind in cluster.hidden:
-        notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
+        if kind not in kinds.FOREIGN:
+            notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
+    if others := [f"{kind.plural}.{kind.group}" for kind in cluster.hidden if kind in kinds.FOREIGN]:
+        notes.append(f"{', '.join(others)} of other schedulers may not be listed, and do not count")
     for kind in cluster.absent:
         if any(kind is name[0] for name in proposed.items):
             notes.append(

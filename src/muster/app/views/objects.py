@@ -65,7 +65,7 @@ async def fetch(client: Client, namespace: str = "") -> Objects:
         asyncio.gather(listed(kinds.JOBSET), listed(kinds.JOB)),
         asyncio.gather(permitted(kinds.BATCH_JOB), permitted(kinds.VOLCANO_JOB)),
         asyncio.gather(listed(kinds.POD), listed(kinds.GANG)),
-        asyncio.gather(*map(listed, groups.OF_NAMED)),
+        asyncio.gather(*map(permitted, groups.OF_NAMED)),
     )
     named = [(kind, group) for kind, of in zip(groups.OF_NAMED, found, strict=True) for group in of]
     return Objects(jobsets, jobs, named, pods, gangs, batch_jobs, volcano_jobs, namespace)
