@@ -32,6 +32,16 @@ FAULTS: Final = (
     ),
     *_faults(
         "marks",
+        "workloads/convert/jobs.py",
+        "workloads/test_convert",
+        (
+            "the minimum that a Job states of its gang, lost in a conversion",
+            'policy = {"gang": {"minCount": count, **rules["schedulingPolicy"]["gang"]}}',
+            'policy = {"gang": {"minCount": count}}',
+        ),
+    ),
+    *_faults(
+        "marks",
         "api/marks.py",
         "api/test_marks",
         (

@@ -240,6 +240,66 @@ def test_a_jobset_that_starts_in_stages_is_a_gang_for_each_and_back() -> None:
     assert back.objects == converted([staged], groups.JOBSET, "muster").objects
 
 
+def native_job(gang: Object, **rules: Any) -> Object:  # Any: JSON
+    template: Object = {"spec": {"containers": [{"name": "c", "image": "busybox"}], "restartPolicy": "Never"}}
+    scheduling = {"schedulingPolicy": {"gang": gang}, **rules}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": NAME},
+        "spec": {
+            "parallelism": 4,
+            "completions": 4,
+            "completionMode": "Indexed",
+            "scheduling": scheduling,
+            "template": template,
+        },
+    }
+
+
+@pytest.mark.parametrize(("gang", "minimum"), [({}, 4), ({"minCount": 4}, 4), ({"minCount": 2}, 2)])
+@pytest.mark.parametrize("to", TARGETS, ids=str)
+def test_a_job_of_which_kubernetes_makes_a_gang_keeps_its_minimum(
+    gang: Object, minimum: int, to: Dialect
+) -> None:
+    before = native_job(gang)
+    found = converted([before], to)
+    if to is groups.NATIVE:
+        assert (found.objects, losses(found)) == ([before], [])
+    elif to is groups.JOBSET:
+        [job] = found.objects
+        assert (job["metadata"]["labels"], "scheduling" in job["spec"]) == (
+            {"muster.dev/gang": "true"},
+            False,
+        )
+        said = "is lost: a gang of a JobSet starts whole, and these are 4 pods"
+        told = f"f.yaml:12: spec.scheduling.schedulingPolicy.gang.minCount: {said}"
+        assert losses(found) == [told] * (minimum < 4)
+    else:
+        made, _ = found.objects
+        assert (to.read(made).minimum, losses(found)) == (minimum, [])
+
+
+def test_a_job_that_never_starts_stays_one() -> None:
+    job = native_job({"minCount": 3})
+    job["spec"]["completions"] = 2
+    found = converted([job], groups.JOBSET)
+    assert found.objects == [job]
+    assert "Job g stays as it is: it needs 3 pods, of which 2" in losses(found)[0]
+
+
+def test_the_priority_of_a_job_of_which_kubernetes_makes_a_gang_becomes_a_mark() -> None:
+    [job] = converted([native_job({}, priorityClassName="high")], groups.JOBSET).objects
+    assert job["metadata"]["annotations"] == {"muster.dev/priority": "high"}
+
+
+@pytest.mark.parametrize("wrong", ["x", 0, -1, 5, 2**40, [2], {}, 2.5])
+@pytest.mark.parametrize("to", [groups.VOLCANO, groups.JOBSET], ids=str)
+def test_a_minimum_of_a_job_that_an_api_server_refuses_is_an_error(wrong: Any, to: Dialect) -> None:
+    with pytest.raises(JobFileError, match=r"spec\.scheduling\.schedulingPolicy\.gang\.minCount: "):
+        converted([native_job({"minCount": wrong})], to)
+
+
 def test_a_job_of_volcano_is_compiled_unless_it_is_to_be_volcanos() -> None:
     """With fewer than all of its pods as the minimum it has a PodGroup, which is then converted."""
     template: Object = {"spec": {"containers": [{"name": "c", "image": "busybox"}], "restartPolicy": "Never"}}

@@ -20,6 +20,7 @@ from muster.api.fields import Finding, Path, Severity
 from muster.api.groups import Asked, Dialect
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.natural import natural
+from muster.api.rules.podgroup import validate_job
 from muster.workloads import annotate, kubernetes, load, source
 from muster.workloads.convert import jobs, naming
 from muster.workloads.convert.pod_groups import as_row
@@ -182,13 +183,37 @@ class _Work:
 
     def _mark_scheduled(self, unit: Unit) -> None:
         """Marks a Job of which Kubernetes' controller would make a gang."""
-        row = groups.NATIVE
+        if self._refused(unit):
+            return
         count = sum(each.pods or 0 for each in self._members[unit])
-        group = row.written(unit.name, "", Asked(minimum=count, field=""))
-        group["spec"] = {**jobs.scheduled(unit), **group["spec"]}
-        as_row(unit, group, row, self._to, self._findings)
+        row, group = groups.NATIVE, jobs.scheduled_group(unit, "", count)
+        asked = row.read(group)
+        if not self._starts_whole(unit, f"Job {unit.name}", asked, count, ("spec", "scheduling")):
+            return
+        marks = as_row(unit, group, row, self._to, self._findings)
         del unit.object["spec"]["scheduling"]
-        jobs.mark(unit.object, {})
+        jobs.mark(unit.object, marks)
+
+    def _refused(self, unit: Unit) -> bool:
+        """Whether an API server would refuse what a Job says of its gang, which is then told."""
+        found = validate_job(unit.object["spec"], None, ("spec", "scheduling"))
+        for each in found:
+            self._tell(unit, each.path, each.message, Severity.ERROR)
+        return bool(found)
+
+    def _starts_whole(self, unit: Unit, called: str, asked: Asked, count: int, within: Path) -> bool:
+        """Whether pods may become a gang of a JobSet, which needs all of them; tells what that changes.
+
+        `within`: the field that has those of the group's spec.
+        """
+        if asked.minimum > count:
+            why = f"it needs {asked.minimum} pods, of which {count} are in this file"
+            self._tell(unit, (), f"{called} stays as it is: {why}")
+            return False
+        if max(asked.minimum, 1) < count:
+            told = f"is lost: a gang of a JobSet starts whole, and these are {count} pods"
+            self._tell(unit, (*within, *asked.field.split(".")[1:]) if within else (), told)
+        return True
 
     def _mark(self, group: _Group, obj: Object) -> None:
         """Marks the Job or JobSet of the pods of a group, or the JobSet that is made of pods without one."""
@@ -199,13 +224,9 @@ class _Work:
             return
         asked = row.read(obj)
         count = sum(each.pods or 0 for each in group.members)
-        if asked.minimum > count:
-            why = f"it needs {asked.minimum} pods, of which {count} are in this file"
-            self._tell(group.unit, (), f"{dialect.kind.kind} {name} stays as it is: {why}")
+        within = ("spec",) if group.there else ()
+        if not self._starts_whole(group.unit, f"{dialect.kind.kind} {name}", asked, count, within):
             return
-        if max(asked.minimum, 1) < count:
-            told = f"is lost: a gang of a JobSet starts whole, and these are {count} pods"
-            self._tell(group.unit, tuple(asked.field.split(".")) if group.there else (), told)
         marks = as_row(group.unit, obj, row, self._to, self._findings)
         first = group.members[0].unit
         for member in group.members:
@@ -329,6 +350,8 @@ class _Work:
             told = "is missing, and a PodGroup has to be called by it; write a name instead of generateName"
             self._tell(unit, ("metadata", "name"), told)
             return
+        if native and self._refused(unit):
+            return
         namespace = at(unit.object, "metadata").get("namespace", "")
         gangs = jobs.stages(unit, found)
         marks = jobs.take_marks(unit.object)
@@ -336,12 +359,13 @@ class _Work:
             if (self._to.naming, unit.namespace, name) in self._groups:
                 told = f"becomes a PodGroup {name}, which the file has already; rename one"
                 self._tell(unit, ("metadata", "name"), told, Severity.ERROR)
-            asked = Asked(minimum=sum(each.pods or 0 for each in pods), field="")
-            row = groups.NATIVE if native else groups.CREATED
-            group = row.written(name, namespace, asked)
-            group["metadata"] |= marks
+            count = sum(each.pods or 0 for each in pods)
             if native:
-                group["spec"] = {**native, **group["spec"]}
+                row, group = groups.NATIVE, jobs.scheduled_group(unit, namespace, count)
+            else:
+                row = groups.CREATED
+                group = row.written(name, namespace, Asked(minimum=count, field=""))
+            group["metadata"] |= marks
             self._insert(unit, self._made(unit, group, row))
             for each in pods:
                 annotate.for_scheduler(each.template)

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster import names
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Object, at, without_nulls
 from muster.api.fields import Finding, Severity, convert
+from muster.api.groups import Asked
 from muster.api.jobset_v1alpha2 import JobSetSpec
 from muster.workloads import annotate
 from muster.workloads.convert.pod_groups import OF_GANG
@@ -33,6 +34,16 @@ def scheduled(unit: Unit) -> Object:
     """What a Job says of the gang that Kubernetes' controller makes of its pods; {} if nothing."""
     found = at(unit.object, "spec", "scheduling") if unit.kind is kinds.JOB else {}
     return found if "gang" in at(found, "schedulingPolicy") else {}
+
+
+def scheduled_group(unit: Unit, namespace: str, count: int) -> Object:
+    """The PodGroup that the controller makes of a scheduled Job. `count`: its pods, all of which it needs
+    unless its minimum is stated."""
+    rules = scheduled(unit)
+    policy = {"gang": {"minCount": count, **rules["schedulingPolicy"]["gang"]}}
+    group = groups.NATIVE.written(unit.name, namespace, Asked(minimum=count, field=""))
+    group["spec"] = {**rules, "schedulingPolicy": policy}
+    return group
 
 
 def take_marks(owner: Object) -> Object:
