@@ -75,3 +75,30 @@ def test_whatever_controllers_run_they_may_record_events() -> None:
             always.append(line)
     rules = yaml.safe_load("\n".join(always[always.index("rules:") :]))["rules"]
     assert {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]} in rules
+
+
+def test_what_muster_may_patch_whole_is_confined_to_fields() -> None:
+    """RBAC permits the patch of a kind, not of a field. Muster's own records and statuses need no policy."""
+    made = [each for each in yaml.safe_load_all((ROOT / "kustomize/muster.yaml").read_text()) if each]
+    named = {(each["kind"], each["metadata"]["name"]): each for each in made}
+    confined = {
+        (group, what)
+        for name in ("patches", "others")
+        for rule in named["ValidatingAdmissionPolicy", f"muster-confine-{name}"]["spec"]["matchConstraints"][
+            "resourceRules"
+        ]
+        if "UPDATE" in rule["operations"]
+        for group in rule["apiGroups"]
+        for what in rule["resources"]
+    }
+    patched = {
+        (group, what)
+        for daemon in ("scheduler", "controllers")
+        for rule in named["ClusterRole", f"muster-{daemon}"]["rules"]
+        if "patch" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for what in rule["resources"]
+        if group != "muster.dev" and (what == "pods/status" or not what.endswith("/status"))
+    }
+    assert ("scheduling.volcano.sh", "podgroups") in patched
+    assert patched <= confined

@@ -6,6 +6,7 @@ muster's accounts, by impersonation.
 
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,17 +14,21 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from muster.api import groups
 from muster.api.base import Kind, Object
 from muster.api.elastic_quota import PARENT, RUNTIME
 from muster.api.kinds import ELASTIC_QUOTA, JOB, POD
+from muster.controllers import podgroup
+from muster.controllers.podgroup.observed import Observed
 from muster.kube import config
 from muster.kube.errors import Forbidden
 from muster.kube.http import HttpClient
-from muster.names import ADMISSION, CHECKPOINT_REQUESTED, EPOCH, PREEMPTED, PRIORITY
+from muster.names import ADMISSION, BELOW_MINIMUM, CHECKPOINT_REQUESTED, EPOCH, PREEMPTED, PRIORITY
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
 
 SCHEDULER: Final = f"system:serviceaccount:{NAMESPACE}:muster-scheduler"
+CONTROLLERS: Final = f"system:serviceaccount:{NAMESPACE}:muster-controllers"
 #: As Pod Security's level *restricted* wants it, so that no other admission refuses a pod first.
 CONTAINER: Final[Object] = {
     "name": "main",
@@ -51,11 +56,11 @@ def job(name: str) -> Object:
 
 
 class Thief:
-    """Acts as the scheduler's account, by impersonation."""
+    """Acts as an account of muster's, by impersonation."""
 
-    def __init__(self, cluster: Cluster, home: Path) -> None:
+    def __init__(self, cluster: Cluster, home: Path, account: str = SCHEDULER) -> None:
         found = yaml.safe_load(cluster.kubeconfig.read_text())
-        found["users"][0]["user"]["as"] = SCHEDULER
+        found["users"][0]["user"]["as"] = account
         path = home / "thief.kubeconfig"
         path.write_text(json.dumps(found))
         self.client = HttpClient(config.load(str(path)))
@@ -80,6 +85,14 @@ async def thief(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Thief]:
         return False
 
     await cluster.until("the policies are enforced", enforced)
+    yield made
+    await made.client.close()
+
+
+@pytest.fixture
+async def controllers(cluster: Cluster, thief: Thief, tmp_path: Path) -> AsyncIterator[Thief]:
+    """Once the policies are enforced."""
+    made = Thief(cluster, tmp_path, CONTROLLERS)
     yield made
     await made.client.close()
 
@@ -167,6 +180,33 @@ async def test_of_a_quota_of_koordinator_muster_changes_what_it_reports(
             await thief.patch(ELASTIC_QUOTA, "q", body)
     await thief.patch(ELASTIC_QUOTA, "q", {**annotated(RUNTIME), "status": {"used": {"cpu": "1"}}})
     await cluster.client.delete(CRD, "", open_definition(ELASTIC_QUOTA)["metadata"]["name"])
+
+
+@pytest.mark.parametrize("row", [groups.VOLCANO, groups.INCUBATOR], ids=["volcano", "kube-batch"])
+async def test_of_a_group_whose_status_is_no_subresource_muster_changes_its_status(
+    cluster: Cluster, controllers: Thief, row: groups.Dialect
+) -> None:
+    """The right to write the status is that to write the group: with its mark, muster deletes its pods."""
+    kind = row.kind
+    await cluster.make(CRD, open_definition(kind))
+    await cluster.until("groups are served", partial(served, cluster.client, kind))
+    await cluster.make(kind, {"metadata": {"name": "g"}, "spec": {"minMember": 2}})
+    for body, wrong in (
+        ({"spec": {"minMember": 9}}, "spec.minMember"),
+        ({"spec": {"queue": "other"}}, "spec.queue"),
+        ({"metadata": {"labels": {"a": "b"}}}, "metadata.labels"),
+        ({"metadata": {"finalizers": ["example.com/x"]}}, "metadata.finalizers"),
+        ({"metadata": {"annotations": {BELOW_MINIMUM: "restart"}}}, f"annotations.{BELOW_MINIMUM}"),
+        ({"status": {"other": 1}}, "status.other"),
+    ):
+        with pytest.raises(Forbidden, match=wrong):
+            await controllers.patch(kind, "g", body)
+    found = await cluster.client.get(kind, "default", "g")
+    status = podgroup.STATUS[row](Observed(row, found, ()), datetime.now(UTC))
+    assert status is not None, "it has none yet"
+    conditions = [{"type": "Scheduled", "status": "True"}]
+    await controllers.patch(kind, "g", {"status": {**status, "conditions": conditions}})
+    await cluster.client.delete(CRD, "", open_definition(kind)["metadata"]["name"])
 
 
 async def test_others_are_not_confined(cluster: Cluster, thief: Thief) -> None:
