@@ -698,4 +698,21 @@ FAULTS: Final = (
             "]",
         ),
     ),
+    *_faults(
+        "the job that was seen",
+        "app/commands/cancel.py",
+        "app/commands/test_cancel",
+        (
+            "a job that was submitted again is cancelled",
+            "uid=uid, resource_version=version, propagation",
+            "resource_version=version, propagation",
+        ),
+        ("a successor of a creator is cancelled", "), reference.uid", '), ""'),
+    ),
+    *_faults(
+        "the job that was seen",
+        "app/commands/change.py",
+        "app/commands/test_change",
+        ("a job that was submitted again is changed", '{"uid": uid} if uid else {}', "{}"),
+    ),
 )

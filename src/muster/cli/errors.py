@@ -26,7 +26,7 @@ class Failure(Exception):
 def failure(error: Exception) -> Failure | None:
     """The message for an error of a lower package; None if no package raises it on purpose."""
     # imported here, because a failed command has time
-    from muster.app.commands.cancel import StillThere
+    from muster.app.commands.cancel import Replaced, StillThere
     from muster.app.commands.change import Refused
     from muster.app.commands.submit import Taken
     from muster.app.views.find import UnknownJob
@@ -42,7 +42,7 @@ def failure(error: Exception) -> Failure | None:
     match error:
         case Failure():
             return error
-        case StillThere():
+        case StillThere() | Replaced():
             return Failure(str(error))
         case JobFileError() | InvalidNodes() | InvalidSettings() | OtherNodes() | UnknownJob() | Refused():
             return Failure(str(error), BAD_INPUT)

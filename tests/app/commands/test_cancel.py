@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Kind, Object
 from muster.app.commands.cancel import (
     PATIENCE,
     SUFFIX,
     OfFile,
+    Replaced,
     StillThere,
     cancel,
     cancel_all,
@@ -126,7 +127,9 @@ async def test_what_would_create_a_job_again_is_cancelled(
             made = await client.create(kind, "default", body)
             owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": "j", "uid": made.metadata.uid}
             owners = [{**owner, "controller": True}]
-        assert await creator(client, await job_set(client, owners)) == Followed(deleted, "default", "j")
+        view = await job_set(client, owners)
+        (found,) = [each.metadata.uid for each in (await client.list(deleted)).items]
+        assert await creator(client, view) == (Followed(deleted, "default", "j"), found)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,86 @@ async def test_a_batch_job_without_a_run_is_cancelled_itself(
         meta: Object = {"name": "j", "ownerReferences": owners}
         await client.create(kinds.BATCH_JOB, "default", {"metadata": meta, "spec": {"schedule": schedule}})
         view = next(view for view in views(await fetch(client)) if view.name == "j")
-        assert await creator(client, view) == Followed(deleted, "default", "j")
+        uid = (await client.get(deleted, "default", "j")).metadata.uid
+        assert await creator(client, view) == (Followed(deleted, "default", "j"), uid)
+
+
+@pytest.mark.parametrize("kind", [kinds.POD, kinds.JOB, kinds.JOBSET, kinds.BATCH_JOB, groups.OF_NAMED[0]])
+@pytest.mark.parametrize("others", [0, 20])
+async def test_a_job_submitted_again_meanwhile_is_not_cancelled(kind: Kind[Any], others: int) -> None:
+    """It has the name of the job that was seen, which has ended since; the other jobs are cancelled."""
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        pod: Object = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
+        template: Object = {"template": {"spec": pod}}
+        replicated: Object = {"name": "main", "template": {"spec": template}}
+        spec: dict[Kind[Any], Object] = {
+            kinds.POD: pod,
+            kinds.JOB: template,
+            kinds.JOBSET: {"replicatedJobs": [replicated]},
+            groups.OF_NAMED[0]: {"minMember": 1},
+        }
+        names = ["train", *(f"other{number}" for number in range(others))]
+
+        async def submit(name: str) -> object:
+            body: Object = {"metadata": {"name": name}, "spec": spec.get(kind, {})}
+            made = await client.create(kind, "default", body)
+            return made.metadata.uid
+
+        for name in names:
+            await submit(name)
+        seen = views(await fetch(client))
+        assert sorted(view.name for view in seen) == sorted(names)
+        await client.delete(kind, "default", "train", propagation="Background", grace_period=0)
+        again = await submit("train")
+        ended = list[str]()
+
+        async def cancelled() -> None:
+            async for view in cancel_all(client, seen):
+                ended.append(view.name)
+
+        with pytest.raises(Replaced, match=r"^train: gone already; what has the name now"):
+            await cancelled()
+        assert sorted(ended) == sorted(names[1:])
+        assert [each.metadata.uid for each in (await client.list(kind)).items] == [again]
+
+
+async def test_the_creator_of_a_job_that_was_read_is_cancelled_and_not_its_successor() -> None:
+    with closing(Store(":memory:")) as store:
+        registry = Registry(store)
+
+        class Racing(LocalClient):
+            """The BatchJob is submitted again just before it is deleted."""
+
+            async def delete(self, *args: Any, **more: Any) -> None:
+                await super().delete(kinds.BATCH_JOB, "default", "j", propagation="Background")
+                await self.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "j"}, "spec": {}})
+                await super().delete(*args, **more)
+
+        client = Racing(registry)
+        made = await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "j"}, "spec": {}})
+        owner = {"apiVersion": "muster.dev/v1alpha1", "kind": "BatchJob", "name": "j"}
+        seen = await job_set(client, [{**owner, "uid": made.metadata.uid}])
+        with pytest.raises(Replaced):
+            _ = [each async for each in cancel_all(client, [seen])]
+        (there,) = (await client.list(kinds.BATCH_JOB)).items
+        assert there.metadata.uid != made.metadata.uid
+
+
+async def test_a_group_made_meanwhile_for_pods_that_name_it_is_not_cancelled() -> None:
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        meta = {"name": "p", "labels": {"scheduling.x-k8s.io/pod-group": "g"}}
+        spec: Object = {"containers": [{"name": "c", "image": "i"}]}
+        await client.create(kinds.POD, "default", {"metadata": meta, "spec": spec})
+        (seen,) = views(await fetch(client))
+        assert seen.resource.metadata.uid == ""
+        await client.delete(kinds.POD, "default", "p", grace_period=0)
+        await client.create(seen.kind, "default", {"metadata": {"name": "g"}, "spec": {"minMember": 1}})
+        await client.create(kinds.POD, "default", {"metadata": meta, "spec": spec})
+        assert [view.name async for view in cancel_all(client, [seen])] == ["g"]
+        assert len((await client.list(seen.kind)).items) == 1
+        assert len((await client.list(kinds.POD)).items) == 1
 
 
 async def test_a_creator_that_is_gone_is_not_cancelled_nor_another_of_its_name() -> None:
@@ -160,9 +242,10 @@ async def test_a_creator_that_is_gone_is_not_cancelled_nor_another_of_its_name()
         client, itself = LocalClient(Registry(store)), Followed(kinds.JOBSET, "default", "j")
         owner = {"apiVersion": "muster.dev/v1alpha1", "kind": "BatchJob", "name": "b", "uid": "u"}
         view = await job_set(client, [owner])
-        assert await creator(client, view) == itself
+        found = itself, view.resource.metadata.uid
+        assert await creator(client, view) == found
         await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "b"}, "spec": {}})
-        assert await creator(client, view) == itself
+        assert await creator(client, view) == found
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,23 @@
 """Changes of a job that exists: what its owner is told of them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from muster.api import kinds
-from muster.app.commands.change import move
+from muster.api.base import Object
+from muster.api.muster_v1alpha1 import Gang
+from muster.app.commands.change import Refused, hold, move, release, requeue
 from muster.app.views.find import with_run
 from muster.embedded.client import LocalClient
 from muster.embedded.storage.store import Store
 from muster.embedded.verbs.registry import Registry
+from muster.kube.clock import SystemClock
 
-TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+TEMPLATE: Object = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 BY_CLASS = "the most that PriorityClasses allow in namespace default"
 BY_QUEUE = "maxPriority of queue bounded"
 
@@ -44,3 +50,40 @@ def test_set_tells_how_a_priority_is_lowered(
 
     assert asyncio.run(change()) == told
     store.close()
+
+
+@pytest.mark.parametrize("act", ["hold", "release", "set", "requeue", "requeue of pods"])
+async def test_a_job_submitted_again_meanwhile_is_not_changed(act: str) -> None:
+    """It has the name of the job that was seen."""
+    with closing(Store(":memory:")) as store:
+        registry = Registry(store)
+        client = LocalClient(registry)
+        registry.create(kinds.NODE, "", {"metadata": {"name": "n"}})
+
+        async def submit() -> Object:
+            marks = {"muster.dev/hold": "true"} if act == "release" else {}
+            body = {"metadata": {"name": "j", "labels": marks}, "spec": {"template": TEMPLATE}}
+            made = await client.create(kinds.JOB, "default", body)
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": made.metadata.uid}
+            meta = {"name": "p", "ownerReferences": [{**owner, "controller": True}]}
+            spec = {**TEMPLATE["spec"], "nodeName": "n"}
+            await client.create(kinds.POD, "default", {"metadata": meta, "spec": spec})
+            return await client.get_json(kinds.JOB, "default", "j")
+
+        await submit()
+        seen = (await with_run(client, "j", "")).view
+        if act == "requeue":
+            seen = replace(seen, gangs=(Gang(),))
+        await client.delete(kinds.POD, "default", "p", grace_period=0)
+        await client.delete(kinds.JOB, "default", "j", propagation="Background")
+        again = await submit()
+        acts: dict[str, Callable[[], Awaitable[object]]] = {
+            "hold": lambda: hold(client, seen),
+            "release": lambda: release(client, seen),
+            "set": lambda: move(client, seen, "7", None),
+        }
+        with pytest.raises(Refused, match=r"^j is gone; the Job j that is there was submitted since"):
+            await acts.get(act, lambda: requeue(client, seen, SystemClock()))()
+        assert await client.get_json(kinds.JOB, "default", "j") == again
+        (pod,) = (await client.list(kinds.POD)).items
+        assert pod.metadata.deletion_timestamp is None

@@ -40,28 +40,39 @@ class StillThere(Exception):
     """The job is deleted, but some of its pods do not terminate; the message names them."""
 
 
+class Replaced(Exception):
+    """A job is gone, and another has its name since, which is left alone; the message says so."""
+
+
 async def cancel(
-    client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False, version: str = ""
+    client: Client,
+    job: Followed,
+    pods: Iterable[Pod],
+    *,
+    at_once: bool = False,
+    uid: str = "",
+    version: str = "",
 ) -> None:
     """Deletes the job and returns when the API server has accepted the deletion.
 
     The job's `pods` terminate within their grace periods, or without one if `at_once`. Raises Conflict if
-    the job has another resourceVersion than `version`.
+    the job has another uid or resourceVersion than these.
     """
     with suppress(NotFound):  # another client was quicker
         await client.delete(
-            job.kind, job.namespace, job.name, resource_version=version, propagation="Background"
+            job.kind, job.namespace, job.name, uid=uid, resource_version=version, propagation="Background"
         )
     if at_once or job.kind in groups.OF_NAMED:  # a PodGroup does not own its pods
         await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
 
 
-async def creator(client: Client, job: JobView) -> Followed:
-    """Returns what to delete, so that the job is not created again: itself, or its BatchJob or LatticeJob.
+async def creator(client: Client, job: JobView) -> tuple[Followed, str]:
+    """What to delete, and its uid, so that the job is not created again: itself, its BatchJob or LatticeJob.
 
     A scheduled BatchJob stays: it repeats no run.
     """
-    found, reference = Followed(job.kind, job.namespace, job.name), controller_of(job.resource)
+    found, uid = Followed(job.kind, job.namespace, job.name), job.resource.metadata.uid
+    reference = controller_of(job.resource)
     while reference is not None and (kind := _CREATORS.get((reference.api_version, reference.kind))):
         try:
             owner = await client.get(kind, job.namespace, reference.name)
@@ -69,8 +80,9 @@ async def creator(client: Client, job: JobView) -> Followed:
             break
         if owner.metadata.uid != reference.uid or owner.spec.get("schedule"):
             break
-        found, reference = Followed(kind, job.namespace, reference.name), controller_of(owner)
-    return found
+        found, uid = Followed(kind, job.namespace, reference.name), reference.uid
+        reference = controller_of(owner)
+    return found, uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,25 +158,36 @@ async def cancel_unfinished(
 async def cancel_all(client: Client, jobs: Iterable[JobView]) -> AsyncIterator[JobView]:
     """Cancels these jobs, with what would create them again; yields each once its pods are gone.
 
-    Raises StillThere when the others are gone.
+    Raises StillThere or Replaced when the others are gone.
     """
-    turns = asyncio.Semaphore(_AT_A_TIME)
+    turns, replaced = asyncio.Semaphore(_AT_A_TIME), list[str]()
 
-    async def begin(view: JobView) -> Followed:
+    async def begin(view: JobView) -> Followed | None:
         async with turns:
-            job = await creator(client, view)
-            await cancel(client, job, view.pods)
+            job, uid = await creator(client, view)
+            try:
+                if uid:
+                    await cancel(client, job, view.pods, uid=uid)
+                else:  # a PodGroup that only its pods name
+                    await asyncio.gather(*(_delete_pod(client, pod, None) for pod in view.pods))
+            except Conflict:
+                replaced.append(view.name)
+                return None
             return job
 
     wanted = list(jobs)
     deleted: dict[Followed, list[JobView]] = {}
     for job, view in zip(await asyncio.gather(*map(begin, wanted)), wanted, strict=True):
-        deleted.setdefault(job, []).append(view)
+        if job is not None:
+            deleted.setdefault(job, []).append(view)
     async for job in gone(
         client, {job: [p for view in of for p in view.pods] for job, of in deleted.items()}
     ):
         for view in deleted[job]:
             yield view
+    if replaced:
+        names = ", ".join(sorted(replaced))
+        raise Replaced(f"{names}: gone already; what has the name now was submitted since, and is left alone")
 
 
 async def gone(client: Client, jobs: Mapping[Followed, Iterable[Pod]]) -> AsyncIterator[Followed]:
@@ -207,5 +230,5 @@ def _grace(pod: Pod) -> int:
 
 async def _delete_pod(client: Client, pod: Pod, grace_period: int | None) -> None:
     meta = pod.metadata
-    with suppress(NotFound):
+    with suppress(NotFound, Conflict):  # it is gone; another pod may have its name
         await client.delete(kinds.POD, meta.namespace, meta.name, uid=meta.uid, grace_period=grace_period)

@@ -6,11 +6,11 @@ All changes are written to the job's own object, where the scheduler reads them;
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from muster import names
 from muster.api import kinds
-from muster.api.base import Object, Resource, controller_of
+from muster.api.base import Kind, Object, Resource, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.marks import HOLD, PRIORITY
 from muster.api.rules.metadata import labels
@@ -19,7 +19,7 @@ from muster.effects import Evict
 from muster.effects.execute import execute
 from muster.kube.client import Client
 from muster.kube.clock import Clock
-from muster.kube.errors import NotFound
+from muster.kube.errors import Conflict, NotFound
 from muster.translate.priority import SYSTEM
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
     if job.kind in _OWNERS and job.gangs:
         if job.managed_by:
             raise Refused(f"{job.name} is left to another controller (spec.managedBy: {job.managed_by})")
-        body = {"metadata": {"labels": {names.ADMISSION: "gang"}}, "spec": {"suspend": True}}
-        await client.patch(job.kind, job.namespace, job.name, body)
+        body: Object = {"metadata": {"labels": {names.ADMISSION: "gang"}}, "spec": {"suspend": True}}
+        await _patch(client, job.kind, job, job.name, job.resource.metadata.uid, body)
         return True
     lost = sorted(pod.metadata.name for pod in running if controller_of(pod) is None)
     if lost:
@@ -109,12 +109,12 @@ async def _spare(client: Client, job: JobView, pods: Iterable[Pod]) -> None:
     The label says that each pod is on its own, which already holds for these Jobs.
     """
     owners = {
-        controller.name
+        (controller.name, controller.uid)
         for pod in pods
         if (controller := controller_of(pod)) and kinds.JOB.matches(controller)
     }
-    body = {"metadata": {"labels": {names.GANG: "false"}}}
-    await asyncio.gather(*(client.patch(kinds.JOB, job.namespace, name, body) for name in sorted(owners)))
+    body: Object = {"metadata": {"labels": {names.GANG: "false"}}}
+    await asyncio.gather(*(_patch(client, kinds.JOB, job, *owner, body) for owner in sorted(owners)))
 
 
 async def _evict(client: Client, pod: Pod, clock: Clock) -> None:
@@ -157,14 +157,28 @@ async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> R
         "labels": {key: held.get(key) for key in marks},
         "annotations": {key: None if key in held else value for key, value in marks.items()},
     }
+    meta = bearer.metadata
     try:
-        marked: Resource = await client.patch(
-            kind, job.namespace, bearer.metadata.name, {"metadata": metadata}
-        )
-        return marked
+        return await _patch(client, kind, job, meta.name, meta.uid, {"metadata": metadata})
     except NotFound:
         if job.kind in _OWNERS or job.kind is kinds.POD:
             raise
         raise Refused(
             f"there is no {job.kind.kind} {job.name} to write it on, its pods only name it"
         ) from None
+
+
+async def _patch(
+    client: Client, kind: Kind[Any], job: JobView, name: str, uid: str, body: Object
+) -> Resource:  # Any: of any kind
+    """Patches the object that was seen, and no other that has its name by now. `uid`: "" if it has none."""
+    seen = {"uid": uid} if uid else {}
+    try:
+        patched: Resource = await client.patch(
+            kind, job.namespace, name, {**body, "metadata": {**body["metadata"], **seen}}
+        )
+    except Conflict:
+        raise Refused(
+            f"{job.name} is gone; the {kind.kind} {name} that is there was submitted since, and is left alone"
+        ) from None
+    return patched

@@ -6,13 +6,14 @@ bounds of their own (`muster.embedded.storage`).
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from muster.api.base import ObjectMeta
 from muster.api.times import seconds
-from muster.app.commands.cancel import cancel_all
+from muster.app.commands.cancel import Replaced, cancel_all
 from muster.app.views.job import JobView
 from muster.app.views.jobs import views
 from muster.app.views.objects import Objects, fetch
@@ -121,8 +122,9 @@ async def remove(client: Client, home: StateDirectory, what: Pruned, older_than:
     Returns what that was: jobs may have been submitted or retried since, say while the user was asked.
     """
     what = found(home, await fetch(client), older_than, now, what)
-    async for _ in cancel_all(client, what.jobs):
-        pass
+    with suppress(Replaced):  # what has its name now is none of these
+        async for _ in cancel_all(client, what.jobs):
+            pass
     for path in (*what.output, *what.directories):
         shutil.rmtree(path, ignore_errors=True)
     return what
