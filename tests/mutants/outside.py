@@ -25,9 +25,29 @@ FAULTS: Final = (
             "        pass",
         ),
         (
+            "a mark that only muster obeys, kept without a word",
+            "if key in _OBEYED and to.naming is not _OBEYED[key]:",
+            "if False:",
+        ),
+        (
+            "a field that says what another one does, called lost",
+            'if key in made["spec"] or key in same or',
+            'if key in made["spec"] or',
+        ),
+        (
             "a field that the other dialect has not, lost without a word",
             'told.append(unit.report(("spec", key), lost, Severity.WARNING))',
             "pass",
+        ),
+    ),
+    *_faults(
+        "marks",
+        "workloads/convert/__init__.py",
+        "workloads/test_convert",
+        (
+            "pods that describe their gang differently, of which the first one counts",
+            "                if text != there.get(key):",
+            "                if False:",
         ),
     ),
     *_faults(

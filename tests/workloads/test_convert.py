@@ -128,6 +128,11 @@ def group(row: Dialect, spec: Object, **metadata: Any) -> Object:  # Any: JSON
             groups.NATIVE,
             "PodGroup for each task",
         ),
+        (
+            groups.VOLCANO,
+            {"minMember": 2, "minTaskMember": {"a": 1, "b": 1}},
+            *(groups.NATIVE, "spec.minTaskMember: is lost"),
+        ),
         (groups.VOLCANO, {"minMember": 2, "networkTopology": {}}, groups.NATIVE, "needs HyperNodes"),
         (groups.VOLCANO, {"minMember": 2, "newer": 1}, groups.NATIVE, "spec.newer: is lost"),
         (
@@ -155,6 +160,59 @@ def test_what_cannot_be_said_is_reported_at_its_field(
     assert all(
         each.startswith("f.yaml:") and each.split(": ")[1].startswith("spec") for each in losses(found)
     )
+
+
+def describing(name: str, **said: str) -> Object:
+    """A pod that describes its gang, by keys of Koordinator."""
+    own = {"name": NAME, "min-available": "2"} | {key.replace("_", "-"): text for key, text in said.items()}
+    annotations = {f"gang.scheduling.koordinator.sh/{key}": text for key, text in own.items() if text}
+    metadata = {"name": name, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}}
+
+
+@pytest.mark.parametrize("said", [{"min_available": "3"}, {"mode": "Strict"}, {"groups": '["default/g"]'}])
+@pytest.mark.parametrize("to", [groups.VOLCANO, groups.NATIVE, groups.JOBSET], ids=str)
+def test_pods_that_describe_their_gang_differently_are_refused(said: dict[str, str], to: Dialect) -> None:
+    with pytest.raises(JobFileError) as error:
+        converted([describing("a"), describing("b"), describing("c", **said)], to)
+    [told] = error.value.findings
+    assert "write the same on all" in str(told)
+
+
+def test_a_pod_need_not_repeat_how_many_must_run_together() -> None:
+    pods = [describing("a"), describing("b", min_available="")]
+    assert converted(pods, groups.VOLCANO).objects[0]["spec"] == {"minMember": 2}
+
+
+@pytest.mark.parametrize("to", TARGETS, ids=str)
+def test_what_only_muster_obeys_is_told(to: Dialect) -> None:
+    """A held job would start."""
+    said = {"hold": "true", "priority": "7", "exclusive": "node", "checkpoint": "30m", "submitted-from": "x"}
+    marks = {f"muster.dev/{key}": text for key, text in said.items()}
+    job = native_job({})
+    del job["spec"]["scheduling"]
+    job["metadata"]["annotations"] = {**marks, "muster.dev/gang": "true"}
+    found = converted([job], to)
+    notes = [str(each) for each in found.findings if each.severity is Severity.NOTE]
+    told = f"the scheduler of {to} does not read it; muster does"
+    expected = [] if to is groups.JOBSET else sorted(key for key in marks if "submitted" not in key)
+    assert sorted(each.split(": ")[1].removeprefix("metadata.annotations.") for each in notes) == expected
+    assert all(each.endswith(told) for each in notes)
+    assert losses(found) == []
+
+
+@pytest.mark.parametrize("to", TARGETS, ids=str)
+def test_the_queue_of_pods_is_told_where_only_muster_reads_it(to: Dialect) -> None:
+    """Volcano would run them in its default queue."""
+    pods = [describing("a"), describing("b")]
+    for each in pods:
+        each["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "research"}
+    notes = [str(each) for each in converted(pods, to).findings if each.severity is Severity.NOTE]
+    if to in (groups.JOBSET, groups.KOORDINATOR):
+        assert notes == []
+    else:
+        [told] = notes
+        assert "metadata.labels.quota.scheduling.koordinator.sh/name: the scheduler of" in told
 
 
 def test_all_else_passes_as_it_is() -> None:

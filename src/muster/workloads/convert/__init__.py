@@ -10,7 +10,7 @@ the other dialect does not, is a note.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from muster.api.natural import natural
 from muster.api.rules.podgroup import validate_job
 from muster.workloads import annotate, kubernetes, load, source
 from muster.workloads.convert import jobs, naming
-from muster.workloads.convert.pod_groups import as_row
+from muster.workloads.convert.pod_groups import as_row, disobeyed, only_muster
 from muster.workloads.convert.units import Member, Unit, members, read
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.findings import JobFileError
@@ -178,6 +178,7 @@ class _Work:
             group.unit.object, group.unit.kind = made, self._to.kind
         else:
             self._insert(group.unit, made)
+        self._tell_marks(group.members)
         for member in group.members:
             self._join(member, group.key[2], group.key[0])
 
@@ -297,18 +298,33 @@ class _Work:
     def _described(self, group: _Group, first: Member) -> Object | None:
         """The group that pods describe. Its marks stay on the pods, where they count as well."""
         dialect, _, name = group.key
-        said = naming.description(first.template, dialect)
-        text = next((said[key] for key in dialect.minimum if key in said), "")
+        said = naming.stated(first.template, dialect)
+        key = dialect.minimum[-1]
+        text = said.pop(key, "")
         minimum = natural(text, MAX_PLACES)
         if minimum is None:
-            told = f"{dialect.minimum[-1]} is {text[:80]!r}; write how many of its pods must run together"
+            told = f"{key} is {text[:80]!r}; write how many of its pods must run together"
             self._tell(first.unit, (*first.path, "metadata"), told, Severity.ERROR)
+            return None
+        if self._contradicted(first, group.members[1:], dialect):
             return None
         namespace = at(first.unit.object, "metadata").get("namespace", "")
         made = dialect.written(name, namespace, Asked(minimum=minimum, field=""))
-        if others := {key: said[key] for key in dialect.description if key in said}:
-            made["metadata"]["annotations"] = others
+        if said:
+            made["metadata"]["annotations"] = said
         return made
+
+    def _contradicted(self, first: Member, others: Iterable[Member], dialect: Dialect) -> bool:
+        """Whether a pod describes its gang unlike the first one, which is then told."""
+        there, found = naming.stated(first.template, dialect), False
+        for other in others:
+            for key, text in naming.stated(other.template, dialect).items():
+                if text != there.get(key):
+                    says = repr(there[key][:80]) if key in there else "nothing"
+                    told = f"{key} is {text[:80]!r}, of which {first.unit} says {says}; write the same on all"
+                    self._tell(other.unit, (*other.path, "metadata"), told, Severity.ERROR)
+                    found = True
+        return found
 
     def _made(self, unit: Unit, obj: Object, row: Dialect) -> Object:
         name = str(at(obj, "metadata").get("name", ""))
@@ -321,6 +337,15 @@ class _Work:
             told = f"joins PodGroups in muster and in Koordinator, and not in {self._to}"
             self._tell(unit, ("metadata", "annotations", GROUPS), told, Severity.NOTE)
         return as_row(unit, obj, row, self._to, self._findings)
+
+    def _tell_marks(self, pods: Iterable[Member]) -> None:
+        """Notes what the pods of a gang say that only muster obeys, each key at the first one with it."""
+        noted = set[str]()
+        for pod in pods:
+            for path, key in only_muster(pod.template, self._to):
+                if key not in noted:
+                    noted.add(key)
+                    self._tell(pod.unit, (*pod.path, *path), disobeyed(self._to), Severity.NOTE)
 
     def _insert(self, before: Unit, made: Object) -> None:
         kind = kinds.BY_NAME[made["apiVersion"], made["kind"]]
@@ -367,6 +392,7 @@ class _Work:
                 group = row.written(name, namespace, Asked(minimum=count, field=""))
             group["metadata"] |= marks
             self._insert(unit, self._made(unit, group, row))
+            self._tell_marks(pods)
             for each in pods:
                 annotate.for_scheduler(each.template)
                 self._join(each, name, None)

@@ -36,6 +36,14 @@ def description(template: Object, row: Dialect) -> dict[str, str]:
     return {key: said[key] for key in keys if key in said}
 
 
+def stated(template: Object, row: Dialect) -> dict[str, str]:
+    """By key, what a template says of the gang that it describes; its minimum by the last of the keys."""
+    said = description(template, row)
+    least = next((said[key] for key in row.minimum if said.get(key)), "")
+    found = {row.minimum[-1]: least} if least else {}
+    return found | {key: said[key] for key in row.description if key in said}
+
+
 def take(template: Object, row: Dialect) -> None:
     """Removes all by which a template names or describes a group of this dialect."""
     metadata = at(template, "metadata")

@@ -5,6 +5,7 @@ dialect. What the written object then asks for is read again: the difference is 
 say. For queues and priorities there are marks under `muster.dev`, which muster reads in every dialect.
 """
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Final, get_type_hints
@@ -12,7 +13,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from muster import names
-from muster.api import groups, marks
+from muster.api import elastic_quota, groups, marks
 from muster.api.base import Object, at
 from muster.api.fields import Finding, Path, Severity
 from muster.api.groups import Asked, Dialect
@@ -34,6 +35,14 @@ OF_GANG: Final = (
     *(key for key, row in marks.MARKS.items() if groups.CREATED.kind.kind in row.on),
     *(TOPOLOGY_SPEC, QUEUE_NAME, PREEMPTABLE),
 )
+#: Those that a scheduler obeys, by the dialect of another one than muster.
+_OBEYED: Final[dict[str, Dialect | None]] = {
+    **{key: None for key in OF_GANG if key != names.SUBMITTED_FROM},
+    TOPOLOGY_SPEC: groups.KOORDINATOR.naming,
+    QUEUE_NAME: groups.VOLCANO,
+    PREEMPTABLE: groups.VOLCANO,
+    elastic_quota.NAME: groups.KOORDINATOR.naming,
+}
 #: What to do about a field that is lost. The refusal of an object says so itself.
 ADVICE: Final = {
     "minimum": "write how many pods must run together",
@@ -66,8 +75,9 @@ def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, told: list[Findin
     again = to.read(made)
     made["metadata"] = _metadata(obj, asked, again)
     known = frozenset() if marked else _fields(to)
+    same = asked.field.split(".")[1:2] if _alike("minimum", asked, again) else []  # the field that says it
     for key, value in at(obj, "spec").items():
-        if key in made["spec"] or _is_read(obj, row, key):
+        if key in made["spec"] or key in same or _is_read(obj, row, key):
             continue
         if key in known:
             made["spec"][key] = value
@@ -81,10 +91,26 @@ def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, told: list[Findin
             told.append(unit.report(path, why, Severity.WARNING))
     if marked:
         return made
-    for key in (*((names.QUEUE,) if asked.queue != again.queue else ()), *_priority_mark(asked, again)):
+    unsaid = (*((names.QUEUE,) if asked.queue != again.queue else ()), *_priority_mark(asked, again))
+    for key in unsaid:
         only = f"{what} has no field for it: {key} says it, which only muster reads"
         told.append(unit.report(_path_of(obj, row, key), only, Severity.NOTE))
+    for path, key in only_muster(made, to):
+        if key not in unsaid:
+            told.append(unit.report(path, disobeyed(to), Severity.NOTE))
     return made
+
+
+def only_muster(obj: Object, to: Dialect) -> Iterator[tuple[Path, str]]:
+    """Yields path and key of what a group or a pod says that the scheduler of a dialect does not read."""
+    for where in ("labels", "annotations"):
+        for key in at(obj, "metadata", where):
+            if key in _OBEYED and to.naming is not _OBEYED[key]:
+                yield ("metadata", where, key), key
+
+
+def disobeyed(to: Dialect) -> str:
+    return f"the scheduler of {to} does not read it; muster does"
 
 
 def _with_marks(asked: Asked, obj: Object) -> Asked:
