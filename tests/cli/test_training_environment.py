@@ -4,8 +4,10 @@
 frameworks are tried if `MUSTER_FRAMEWORKS` is the path of a Python that has torch and jax.
 """
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,10 @@ from tests.cli.binary import Muster
 
 JOIN = '''
 import os, socket, subprocess, sys
+
+def say(*words):
+    """A line in one write: of a line that is printed in pieces, other processes may print in between."""
+    sys.stdout.write(" ".join(map(str, words)) + "\\n")
 
 def join(what):
     """Rank 0 waits for all others; all end once it has counted them."""
@@ -26,7 +32,7 @@ def join(what):
         assert ranks == list(range(1, world)), ranks
         for peer in peers:
             peer.sendall(b"all\\n")
-        print(what, "joined", world, flush=True)
+        say(what, "joined", world)
     else:
         while True:
             try:
@@ -36,7 +42,7 @@ def join(what):
                 pass
         peer.sendall(b"%d\\n" % rank)
         assert peer.makefile().readline() == "all\\n"
-    print(what, "rank", rank, "local", os.environ["LOCAL_RANK"], flush=True)
+    say(what, "rank", rank, "local", os.environ["LOCAL_RANK"])
 
 def launch():
     """What torchrun without arguments does."""
@@ -97,6 +103,14 @@ def run(muster: Muster, text: str) -> list[str]:
     muster.file("job.yaml", text)
     lines = muster.run("run", "job.yaml", "--nodes", NODES).lines
     return sorted(line.partition(" │ ")[2] for line in lines if " │ " in line)
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Not at once with another of these: pods of two embedded clusters may have one address, and one port."""
+    with (tmp_path_factory.getbasetemp().parent / "training.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def test_one_process_per_pod_joins_as_many_as_there_are_pods(muster: Muster) -> None:

@@ -53,12 +53,9 @@ def machine(value: Any, output: Output) -> None:  # Any: whatever JSON can say
     if output is Output.JSON:
         text = escaped(msgspec.json.format(msgspec.json.encode(value)).decode()) + "\n"
     else:
-        import yaml
+        from muster.workloads import source
 
-        plain = msgspec.to_builtins(value, str_keys=True)
-        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-        if visible_lines(text) != text:
-            text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=False)
+        text = source.written(msgspec.to_builtins(value, str_keys=True))
     sys.stdout.buffer.write(text.encode())  # UTF-8, whatever the terminal's encoding
     sys.stdout.flush()
 

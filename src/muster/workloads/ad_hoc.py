@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
 
-import yaml
-
 from muster import names
 from muster.api import quantity
 from muster.api.base import Object
-from muster.workloads import dns
+from muster.workloads import dns, source
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.variables import literal
 
@@ -51,7 +49,7 @@ class AdHoc:
 
 def text(job: AdHoc) -> str:
     """The job file."""
-    return yaml.safe_dump(manifest(job), sort_keys=False, allow_unicode=True, width=100)
+    return source.written(manifest(job), width=100)
 
 
 def manifest(job: AdHoc) -> Object:

@@ -1,4 +1,4 @@
-"""Reads job files as text: YAML in, plain JSON values out, with the position of each field.
+"""Reads job files as text, and writes them: YAML in, plain JSON values out, with the position of each field.
 
 libyaml composes a file once into nodes that know their line and column. Values are built from the nodes, and
 a field's position is looked up in the nodes only when an error has to be placed. The values are what JSON can
@@ -20,6 +20,7 @@ from typing import Any, Final
 import yaml
 
 from muster.api.fields import Finding, Path, Severity
+from muster.api.visible import visible_lines
 from muster.workloads.findings import JobFileError
 
 #: Bytes of one job file.
@@ -298,3 +299,14 @@ def not_yaml(error: yaml.YAMLError, text: str, file: str) -> JobFileError:
         return JobFileError.of(file, f"is not YAML: {message}", mark.line + 1, mark.column + 1)
     line = text.count("\n", 0, int(details.get("position") or 0)) + 1
     return JobFileError.of(file, f"is not YAML: {message}", line)
+
+
+def written(value: Any, width: int = 80) -> str:  # Any: what JSON can say
+    """Returns YAML that reads as this value, with escapes if a character would not be visible.
+
+    Where characters are not escaped, libyaml takes U+0085 and others for line breaks.
+    """
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=width)
+    if visible_lines(text) != text:
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=False, width=width)
+    return text
