@@ -68,6 +68,14 @@ FAULTS: Final = (
         ("tests/app/wiring/test_repository.py",),
     ),
     Fault(
+        "a git that ignores what switches filters off is used",
+        _TRIALS,
+        "app/wiring/repository.py",
+        "return found is not None and (int(found[1]), int(found[2])) >= _OLDEST",
+        "return found is not None",
+        ("tests/app/wiring/test_repository.py",),
+    ),
+    Fault(
         "a copy is written through a link that it has",
         _TRIALS,
         "app/wiring/repository.py",

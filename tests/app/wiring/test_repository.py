@@ -105,10 +105,39 @@ def test_what_takes_too_long_is_unknown(tmp_path: Path, git: Git, monkeypatch: p
     assert time.monotonic() - began < PATIENCE
 
 
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [
+        *(("git version 2.30.9", False), ("git version 1.8.3.1", False), ("git version", False), ("", False)),
+        *(("git version 2.31.0", True), ("git version 2.50.1 (Apple Git-155)", True)),
+        *(("git version 3.0.rc1", True), ("git version 2.31.GIT", True)),
+    ],
+)
+def test_a_git_that_runs_what_a_repository_names_is_not_used(
+    tmp_path: Path, git: Git, monkeypatch: pytest.MonkeyPatch, version: str, known: bool
+) -> None:
+    """Before 2.31 it ignores the variables that switch filters off. All files are copied then."""
+    old, used, real = tmp_path / "home" / "bin", tmp_path / "home" / "used", shutil.which("git")
+    old.mkdir(parents=True)
+    script = f'[ "$1" != version ] || exec echo "{version}"\ntouch {used}\nexec {real} "$@"\n'
+    (old / "git").write_text(f"#!/bin/sh\n{script}")
+    (old / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{old}:{os.environ['PATH']}")
+    (tmp_path / "data.bin").write_text("ignored")
+    assert bool(found(tmp_path).commit) == known
+    sub, to = tmp_path / "sub", tmp_path / "home" / "copy"
+    sub.mkdir()
+    (sub / "data.bin").touch()
+    (sub / "new.py").touch()
+    copy(sub, to)
+    assert names(to) == ({"new.py"} if known else {"new.py", "data.bin"})
+    assert used.exists() == known
+
+
 def test_an_answer_without_end_is_cut(tmp_path: Path, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = tmp_path / "home" / "bin"
     slow.mkdir(parents=True)
-    (slow / "git").write_text("#!/bin/sh\nexec yes\n")
+    (slow / "git").write_text('#!/bin/sh\n[ "$1" != version ] || exec echo git version 2.31.0\nexec yes\n')
     (slow / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
     monkeypatch.setattr(repository, "_MOST_LISTED", 1000)

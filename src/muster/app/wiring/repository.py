@@ -2,12 +2,13 @@
 
 A repository may be hostile, unpacked from somewhere: its configuration can name programs that git starts
 (hooks, filters, a file system monitor, a transport). All of them are switched off, by variables of git that
-take precedence over its configuration. Nothing is written to the repository, and nothing is fetched. Each
-question has a time limit, and its answer a size limit, so that a repository with a million files only makes
-an answer unknown.
+take precedence over its configuration; a git that is too old for these is not used. Nothing is written to the
+repository, and nothing is fetched. Each question has a time limit, and its answer a size limit, so that a
+repository with a million files only makes an answer unknown.
 """
 
 import os
+import re
 import select
 import shutil
 import stat
@@ -16,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +40,9 @@ _OFF: Final = {
 }
 #: What a filter is configured by; the empty text is none.
 _FILTERS: Final = r"^filter\..*\.(clean|smudge|process|required)$"
+#: The oldest git that reads GIT_CONFIG_COUNT.
+_OLDEST: Final = (2, 31)
+_VERSION: Final = re.compile(rb"git version (\d{1,4})\.(\d{1,4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def state(directory: Path, patience: float = PATIENCE) -> State:
 
 
 def copy(directory: Path, to: Path) -> None:
-    """Copies the tracked and the unignored files below a directory; without a repository, all files.
+    """Copies the tracked and the unignored files below a directory; without a repository or git, all files.
 
     `to` must not exist. Links are copied as links, and nothing is read or written through one; devices, pipes
     and submodules are left out. Raises TooLarge, OSError.
@@ -157,10 +162,12 @@ def _git(
     config: Mapping[str, str] | None = None,
     none: Sequence[int] = (),
 ) -> bytes | None:
-    """The first `most` bytes that git answers; None without an answer in time.
+    """The first `most` bytes that git answers; None without an answer in time, or from too old a git.
 
     `none`: exit codes besides 0 with which git says that there is nothing.
     """
+    if not _takes_variables(os.environ.get("PATH"), patience):
+        return None
     settings = {**_OFF, **(config or {})}
     numbered = [
         (f"GIT_CONFIG_{part}_{number}", text)
@@ -170,13 +177,38 @@ def _git(
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
     env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_CONFIG_COUNT": str(len(settings)), **dict(numbered)}
+    whole = ["--no-pager", "--literal-pathspecs", "-C", str(directory), *words]
+    return _answer(whole, most, patience, env, none)
+
+
+@cache
+def _takes_variables(path: str | None, patience: float) -> bool:
+    """Whether the git of this PATH is so new that it reads its configuration from variables.
+
+    A hostile repository's programs would run by an older one, which is asked nothing else.
+    """
+    env = {"LC_ALL": "C", **({"PATH": path} if path is not None else {})}
+    found = _VERSION.match(_answer(["version"], 100, patience, env, cwd="/") or b"")
+    return found is not None and (int(found[1]), int(found[2])) >= _OLDEST
+
+
+def _answer(
+    words: Sequence[str],
+    most: int,
+    patience: float,
+    env: Mapping[str, str],
+    none: Sequence[int] = (),
+    cwd: str | None = None,
+) -> bytes | None:
+    """The first `most` bytes that a command of git prints; None if it fails, or not in time."""
     try:
         process = subprocess.Popen(
-            ["git", "--no-pager", "--literal-pathspecs", "-C", str(directory), *words],
+            ["git", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=env,
+            cwd=cwd,
         )
     except (OSError, ValueError):  # there is no git
         return None
