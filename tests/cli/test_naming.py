@@ -18,6 +18,8 @@ from muster.embedded.client import LocalClient
 from muster.embedded.storage.store import Store
 from muster.embedded.verbs.registry import Registry
 from muster.kube.client import Client
+from muster.names import SUBMITTED_FROM
+from muster.workloads.jobfile import Source
 from tests.app.records.test_past import job
 
 OLD, NEW, OTHER, OVER = "train-0000000a", "train-0000000b", "sweep-0000000c", "train-0000000d"
@@ -56,8 +58,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 async def filled(client: LocalClient) -> None:
+    source = {"metadata": {"annotations": {SUBMITTED_FROM: Source("/here/job.yaml", "me@here").annotation()}}}
     for name in (OVER, OLD, NEW, OTHER):
         await client.create(kinds.JOB, "default", job(name))
+        await client.patch(kinds.JOB, "default", name, source)
     complete = {"conditions": [{"status": "True", "type": "Complete"}]}
     await client.patch(kinds.JOB, "default", OVER, {"status": complete}, subresource="status")
 
@@ -154,6 +158,25 @@ def test_a_verb_that_ends_jobs_takes_no_prefix_and_no_several_jobs_unasked(
     assert done.code == 2
     assert told in done.err.replace("1s", "0s").replace("2s", "0s")
     assert there() == {OLD, NEW, OTHER, OVER}
+
+
+@pytest.mark.parametrize("each", END)
+@pytest.mark.parametrize("name", ["exp-20261128", "exp-20261", "exp-deadbeef", "exp-20261128-r1"])
+def test_a_name_that_ends_in_hex_digits_is_no_run_of_what_is_before_them(
+    store: Store, each: str, name: str
+) -> None:
+    """As of a job that kubectl has created; unless the API server has made the name."""
+    client = LocalClient(Registry(store))
+    asyncio.run(client.create(kinds.JOB, "default", job(name)))
+    done = verb(each, "exp")
+    assert done.code == 2
+    assert f"exp is the beginning of {name}" in done.err
+    assert name in there()
+    assert verb(each, name).code == 0
+    generated = job("gen-20261")
+    generated["metadata"]["generateName"] = "gen-"
+    asyncio.run(client.create(kinds.JOB, "default", generated))
+    assert verb(each, "gen").code == 0
 
 
 def test_all_that_match_are_cancelled_if_that_is_written() -> None:

@@ -651,7 +651,8 @@ FAULTS: Final = (
         "names of jobs",
         "cli/steering.py",
         "cli/test_naming",
-        ("a job ended by a letter", "(len(going) > 1 or not matches.named)", "len(going) > 1"),
+        ("a job ended by a letter", "not matches.named or ", ""),
+        ("a job ended by a date", " or not is_run_of(name, going[0])", ""),
     ),
     *_faults(
         "disk",

@@ -51,15 +51,18 @@ def steer(
 def to_end(found: Sequence[Matches[JobView]], what: str, *, every: bool) -> list[JobView]:
     """The jobs that are ended because these names were given, each once: unfinished ones, if there are any.
 
-    A name that is one job's, in full or as its file gives it, is enough. For a mere prefix, and for several
-    jobs, the user is asked, unless `every` job that matches is meant. `what`: what is done, such as
-    "cancelled". Raises Failure if the user cannot be asked.
+    A name that is one job's, in full or as its file is known to give it, is enough. For a mere prefix, and
+    for several jobs, the user is asked, unless `every` job that matches is meant. `what`: what is done, such
+    as "cancelled". Raises Failure if the user cannot be asked.
     """
+    from muster.app.commands.cancel import is_run_of
+
     views: dict[str, JobView] = {}
     for matches in found:
         going = [view for view in matches.found if not view.state.finished] or [*matches.found]
-        if not every and (len(going) > 1 or not matches.named):
-            going = _asked(matches.name or "", going, what)
+        name = matches.name or ""
+        if not every and (len(going) > 1 or not matches.named or not is_run_of(name, going[0])):
+            going = _asked(name, going, what)
         views |= {view.resource.metadata.uid: view for view in going}
     return [*views.values()]
 

@@ -126,6 +126,15 @@ def made_from(job: JobView) -> Source | None:
     return Source.read(said.pop()) if len(said) == 1 else None
 
 
+def is_run_of(name: str, job: JobView) -> bool:
+    """Whether `name` is known to be the job's own, or that of its file, as far as `find` matched it.
+
+    Hex digits at the end are no proof: an `exp-20261128` of kubectl is no run of `exp`.
+    """
+    own, meta = name.rpartition("/")[2], job.resource.metadata
+    return meta.name == own or meta.generate_name == f"{own}-" or made_from(job) is not None
+
+
 def _is_named(job: Followed, view: JobView) -> bool:
     if (view.kind, view.namespace) != (job.kind, job.namespace):
         return False
