@@ -80,8 +80,10 @@ def test_the_contexts_namespace_is_the_default(muster: Muster, run: Run) -> None
     assert listed(run) == listed(run, *REAL, "-A") == [*here, *ml, *research]
     assert listed(run, *REAL) == research
     assert listed(run, *REAL, "-n", "ml") == ml
-    assert run("list", *REAL)[1].split()[0] == "NAME"
-    assert run("list")[1].split()[0] == "NAMESPACE"
+    assert "research/" not in run("list", *REAL)[1]
+    assert "research/plain" in run("list")[1].split()
+    assert run("list", *REAL, "-o", "wide")[1].split()[0] == "NAME"
+    assert run("list", "-o", "wide")[1].split()[0] == "NAMESPACE"
 
     assert "no job named named; there are: plain" in run("why", "named", *REAL)[2]
     assert said(run, "timeline", "ml/named", *REAL)[0]["name"] == "named"
