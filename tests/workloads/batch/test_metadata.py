@@ -22,6 +22,7 @@ HARMLESS: Final = {
     "batch.kubernetes.io/cronjob-scheduled-timestamp",
     *(f"app.kubernetes.io/{each}" for each in ("name", "instance", "version", "component", "part-of")),
     *(f"muster.dev/{each}" for each in ("hold", "deadline", "restart-budget", "on-gpu-anomaly")),
+    *("muster.dev/on-job-failure", "muster.dev/matrix"),
     *(f"muster.dev/{each}" for each in ("progress-rules", "progress-file", "checkpoint", "checkpoint-file")),
     "gang.scheduling.koordinator.sh/network-topology-spec",
 }
