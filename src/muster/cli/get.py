@@ -1,6 +1,5 @@
 """`muster get JOB…`: shows a job's pods in a table, or its objects as JSON or YAML."""
 
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -152,7 +151,7 @@ def _show_trials(target: "Target", jobs: "Sequence[str | None]", shown: Format, 
     show.meant([meant for meant, _ in found])
     if shown is Format.CSV:
         for _, rows in found:
-            sys.stdout.write(trial_table.as_csv(rows))
+            show.for_programs(trial_table.as_csv(rows))
         return
     if shown is not Format.TABLE:
         told = [trial_table.as_json(rows) for _, rows in found]

@@ -56,7 +56,12 @@ def machine(value: Any, output: Output) -> None:  # Any: whatever JSON can say
         from muster.workloads import source
 
         text = source.written(msgspec.to_builtins(value, str_keys=True))
-    sys.stdout.buffer.write(text.encode())  # UTF-8, whatever the terminal's encoding
+    for_programs(text)
+
+
+def for_programs(text: str) -> None:
+    """Prints text that a program reads: in UTF-8, whatever the terminal's encoding."""
+    sys.stdout.buffer.write(text.encode())
     sys.stdout.flush()
 
 
