@@ -1,4 +1,4 @@
-"""Who may see the pages: whoever opens the address that the terminal prints.
+"""Who may see the pages: the first browser that opens the address which the terminal prints.
 
 The address has a token that is valid once. Its first reader gets a cookie, so a copy of the address is of no
 use to another user of the machine, and neither the history of the browser nor the title of its process has

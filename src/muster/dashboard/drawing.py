@@ -67,7 +67,7 @@ class Cell:
 
     x: int
     y: int
-    #: whose it is, "" = nobody's
+    #: the name of the job that holds it; "" = it is free
     job: str
     hue: int
 

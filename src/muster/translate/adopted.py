@@ -6,8 +6,8 @@ counts, then that of the first row. What is adopted never makes one of muster's 
 
 Who may write an adopted object decides about shares of the whole cluster. Volcano's Queues are
 cluster-scoped, as muster's are. Koordinator's ElasticQuotas are in namespaces, and their names are the
-cluster's: whoever may write one in some namespace could promise itself all nodes, or take another's name.
-So they are adopted from namespaces that the administrator lists (`adoptQueues`); others change nothing.
+cluster's: a user who may write one in some namespace could reserve all nodes, or take the name of another
+queue. So they count only in namespaces that the administrator lists (`adoptQueues`); others change nothing.
 """
 
 import json
