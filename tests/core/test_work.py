@@ -32,7 +32,7 @@ from muster.core.words.gang import (
 )
 from muster.core.work import WorkBudget
 from tests.core.words import bind, gang, node, shape
-from tests.tiers import examples
+from tests.tiers import examples, sample
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 NODES = 24
@@ -461,7 +461,7 @@ def test_a_reservation_is_found_by_a_search_that_used_up_its_steps(monkeypatch: 
     assert 1000.0 + NODES < reserved.start < 1000.0 + 4 * NODES, "each node takes one of its pods"
 
 
-@pytest.mark.parametrize("sets", [victims.SETS, 0])
+@pytest.mark.parametrize("sets", sample([0, victims.SETS], 1))
 @pytest.mark.parametrize("kind", [spread_apart, many_terms, pytest.param(many_sets, marks=pytest.mark.full)])
 def test_the_search_for_a_heavy_gangs_victims_is_interrupted_and_goes_on(
     kind: type, sets: int, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from muster.security.gates import Principal, denials, permit
 from muster.security.policies import InvalidPolicy, Policies, read
 from muster.security.requests import TYPES, Action, Request, of_id
+from tests.tiers import sample
 
 WHO = Principal("ml", "job", "work", user="ml/alice", groups=("team",))
 SECRET = Request("AccessSecret", "SecretPath", "vault:ml/db", {"provider": "vault", "path": "ml/db"})
@@ -106,7 +107,7 @@ def test_a_condition_that_would_end_the_process_is_refused(condition: str) -> No
 UNFINISHED = ['"' + '\\"' * 500_000, "a;" * 500_000, "//\n" * 300_000, '"a" ' * 250_000]
 
 
-@pytest.mark.parametrize("text", UNFINISHED, ids=lambda text: text[:4])
+@pytest.mark.parametrize("text", sample(UNFINISHED, 1), ids=lambda text: text[:4])
 def test_a_mebibyte_of_anything_is_refused_in_linear_time(text: str) -> None:
     """Minutes, or hours, if each token were a look at all of the rest."""
     with pytest.raises(InvalidPolicy, match="p: "):

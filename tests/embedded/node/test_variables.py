@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from muster.embedded.node import variables
 from muster.embedded.node.isolation import Files, Isolation, Setup, detect
+from tests.tiers import examples
 
 _NAMES: Final = st.text(
     st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="="), min_size=1
@@ -39,7 +40,7 @@ def _reported(argv: list[str], env: dict[str, str]) -> dict[str, str]:
     return dict(os.fsdecode(entry).split("=", 1) for entry in done.stdout.split(b"\0") if entry)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.dictionaries(_NAMES, _VALUES, max_size=6))
 @example({"optim.lr": "0.1", "batch-size": "64 $HOME `id`", "EPOCHS": "3"})
 @example({"path": "/data", "stage": "train", "code": "7", "-u": "x", "PWD": "/nowhere", "IFS": "x", "_": "y"})
