@@ -1,6 +1,7 @@
 """A shell is told verbs, options and the names of jobs, and never an error."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,15 +16,15 @@ from muster.embedded.verbs.registry import Registry
 from tests.patience import PATIENCE
 
 
-def completed(home: Path, words: str) -> list[str]:
-    """What bash is told about the last of these words."""
+def completed(home: Path, words: str, patience: float = PATIENCE) -> list[str]:
+    """What bash is told about the last of these words, within this time."""
     done = subprocess.run(
         [
             sys.executable,
             "-c",
             (
                 "import sys; sys.argv[0] = 'muster'; from muster.cli import completion, main; "
-                f"completion.PATIENCE = {PATIENCE}; main.main()"
+                f"completion.PATIENCE = {patience}; main.main()"
             ),
         ],
         env=os.environ
@@ -71,3 +72,21 @@ def test_completion_offers_jobs_verbs_and_options(home: Path, words: str, offere
 def test_a_store_that_cannot_be_read_offers_nothing(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_text("this is not a database, and it is long enough to tell")
     assert completed(tmp_path, "muster why t") == []
+
+
+def test_without_a_cluster_nothing_is_offered_and_nothing_is_made(tmp_path: Path) -> None:
+    assert completed(tmp_path / "none", "muster why t") == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_cluster_that_never_answers_offers_nothing(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        config = tmp_path / "config"
+        config.write_text(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+            f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{silent.getsockname()[1]}'}}}}]\n"
+            "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n"
+        )
+        assert completed(tmp_path, f"muster why --kubeconfig {config} t", patience=0.1) == []

@@ -41,6 +41,11 @@ class Mark(Generic[T]):
     #: the value as docs/reference/names.md shows it
     form: str = ""
 
+    @property
+    def examples(self) -> list[str]:
+        """Values as `form` shows them."""
+        return [each.strip('"') for each in self.form.split("|")]
+
     def text(self, meta: ObjectMeta) -> str | None:
         """Returns the value as written; None without the mark."""
         return mark(meta, self.key)

@@ -93,6 +93,10 @@ _EXAMPLES: Final = {
         muster compile training.yaml
         muster compile training.yaml --target volcano --policies policies -o json
     """,
+    "schema": """
+        muster schema aichor
+        muster schema jobset
+    """,
     "policy": """
         muster policy test cases.yaml
         muster policy test cases.yaml --policies policies

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
 from muster.api import duration, quantity
+from muster.api.base import Object
 from muster.api.fields import Finding, Path
 from muster.workloads.findings import nearest, similar
 
@@ -45,6 +46,11 @@ class Section:
     def __bool__(self) -> bool:
         return bool(self._value)
 
+    @property
+    def errors(self) -> int:
+        """How many errors the source has so far."""
+        return len(self._findings)
+
     def names(self) -> list[str]:
         """The fields as written, in order; for a mapping with keys chosen by the user."""
         self._asked.update(self._value)
@@ -55,9 +61,11 @@ class Section:
         step = (name,) if isinstance(name, str) else name
         self._findings.append(self._document.finding((*self.path, *step), message))
 
-    def section(self, name: str) -> "Section":
-        """A nested mapping; empty if it is absent."""
-        return Section(self._document, self._get(name), (*self.path, name), self._findings)
+    def section(self, name: str, value: Any = None) -> "Section":  # Any: a user's YAML
+        """A nested mapping, or `value` in its place; empty if it is absent."""
+        given = self._get(name)
+        value = given if value is None else value
+        return Section(self._document, value, (*self.path, name), self._findings)
 
     def sections(self, name: str) -> list["Section"]:
         """A list of nested mappings."""
@@ -67,8 +75,8 @@ class Section:
             for i, item in enumerate(items)
         ]
 
-    def raw(self, name: str) -> Any:  # Any: a user's YAML
-        """The value of a field, unchecked."""
+    def raw(self, name: str, form: Object | None = None) -> Any:  # Any: a user's YAML
+        """The value of a field, unchecked. `form`: the JSON Schema of what the caller accepts (`outline`)."""
         return self._get(name)
 
     def text(self, name: str, default: str = "") -> str:
@@ -78,6 +86,10 @@ class Section:
         advice = "" if isinstance(value, list | dict) else f'; put it in quotes: "{_plain(value)}"'
         self.error(name, f"takes text, not {_kind(value)}{advice}")
         return default
+
+    def kind(self, name: str, kinds: tuple[str, ...]) -> str:
+        """A text that decides which fields are read beside it: one of `kinds`, or of others."""
+        return self.text(name)
 
     def spelt(self, name: str | Path, spell: Callable[[str], str], text: str | None = None) -> str:
         """The one spelling of a text field, or of `text`, which is at `name`; "" if absent or without one.
@@ -111,6 +123,9 @@ class Section:
         return default if value is None else value
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        value = self._get(name)
+        if isinstance(value, bool) and _plain(value) in choices:  # YAML reads the word as this
+            return _plain(value)
         value = self.text(name, default)
         if value in choices or value == default:
             return value

@@ -17,6 +17,11 @@ from tests.workloads.batch.jobs import TRAINING, changed, good, parsed, small
 TASK = "spec/tasks/workers"
 CONTAINER = f"{TASK}/workload/containers/trainer"
 MISTAKES: list[tuple[dict[str, Any], str, str]] = [
+    ({"spec/defaults": 1}, "spec.defaults", "takes a mapping, not the number 1"),
+    ({"spec/defaults/resources": 1}, "spec.defaults.resources", "takes a mapping, not the number 1"),
+    ({"spec/resources": []}, "spec.resources", "takes a mapping, not a list"),
+    ({f"{TASK}/resources": 1}, f"{TASK}/resources", "takes a mapping, not the number 1"),
+    ({f"{TASK}/entryRuntime": "a"}, f"{TASK}/entryRuntime", "takes a mapping, not the text"),
     ({f"{TASK}/replikas": 3}, "spec.tasks.workers.replikas", "did you mean replicas?"),
     ({f"{CONTAINER}/image": "a b"}, f"{CONTAINER}/image", "not an image reference"),
     ({f"{CONTAINER}/image": "x:${metadata.name}"}, f"{CONTAINER}/image", "placeholders are not expanded"),

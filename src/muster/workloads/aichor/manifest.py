@@ -21,8 +21,10 @@ from muster.workloads.aichor.types import Type, read_types
 from muster.workloads.section import Section
 from muster.workloads.source import Document
 
+#: The operator whose manifests muster runs.
+SUPPORTED: Final = "jobset"
 OPERATORS: Final = (
-    "jobset",
+    SUPPORTED,
     "kuberay",
     "pytorch",
     "jax",
@@ -34,6 +36,7 @@ OPERATORS: Final = (
     "slurm",
 )
 
+KIND: Final = "AIchorManifest"
 _API_VERSION: Final = re.compile(r"0\.2\.\d{1,3}")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -76,10 +79,14 @@ class Manifest:
 def parse(document: Document) -> tuple[Manifest, list[Finding]]:
     """The manifest, and what is wrong with it. If there are errors, the manifest must not be used."""
     findings: list[Finding] = []
+    return read(Section(document, document.value, (), findings)), findings
+
+
+def read(top: Section) -> Manifest:
+    """The manifest of a whole file. If there are findings, it must not be used."""
     ignored: list[Path] = []
-    top = Section(document, document.value, (), findings)
-    kind = top.text("kind", "AIchorManifest")
-    if kind != "AIchorManifest":
+    kind = top.text("kind", KIND)
+    if kind != KIND:
         top.error("kind", f"is {kind!r}; an AIchor manifest has kind: AIchorManifest")
     version = top.text("apiVersion", "0.2.3")
     if not _API_VERSION.fullmatch(version):
@@ -93,7 +100,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
     spec = top.section("spec")
     if _of_another_operator(spec):
         # another operator's types differ, so further findings would mislead
-        return _nothing(name), findings
+        return _nothing(name)
     command = _command(spec)
     image = spec.text("image")
     deadline = spec.seconds("timeout")
@@ -111,7 +118,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
             spec.error(("env", variable), "is a list in scheduling.matrix, too; keep one")
     spec.close()
     top.close()
-    manifest = Manifest(
+    return Manifest(
         name=name,
         image=image,
         command=command,
@@ -125,7 +132,6 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         ignored=tuple(ignored),
         without_resources=tuple(without_resources),
     )
-    return manifest, findings
 
 
 def _nothing(name: str) -> Manifest:
@@ -136,10 +142,10 @@ def _of_another_operator(spec: Section) -> bool:
     operator = spec.text("operator")
     if not operator and spec:
         spec.error("operator", 'is missing; write operator: "jobset"')
-    elif operator in OPERATORS and operator != "jobset":
+    elif operator in OPERATORS and operator != SUPPORTED:
         spec.error("operator", f"not supported yet: {operator}; supported: jobset")
         return True
-    elif operator and operator != "jobset":
+    elif operator and operator != SUPPORTED:
         spec.error("operator", f"{operator!r} is not an operator; supported: jobset")
     return False
 
@@ -180,8 +186,7 @@ def _clone(top: Section, ignored: list[Path]) -> None:
         ignored.append(clone.path)
     clone.integer("depth", 1, minimum=1)
     clone.flag("includeDotGit")
-    if not isinstance(clone.raw("submodules"), bool):
-        clone.choice("submodules", ("false", "true", "recursive"), "false")
+    clone.choice("submodules", ("false", "true", "recursive"), "false")
     clone.close()
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from muster import names
 from muster.api import marks
+from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import GatherRule
 from muster.api.matrix import MOST_BYTES, MOST_TRIALS, Matrix
 from muster.workloads.aichor import variables
@@ -31,6 +32,13 @@ MARKED: Final[dict[str, marks.Mark[Any]]] = {  # Any: a mark of several types
 }
 #: Fields that become annotations of the pods: files, relative to the working directory.
 FILES: Final = {"checkpointFile": names.CHECKPOINT_FILE, "progressFile": names.PROGRESS_FILE}
+#: The JSON Schemas of a mark as a manifest may write it, and of the values of a parameter.
+_MARKED: Final[Object] = {"type": ["string", "number", "boolean", "object", "null"]}
+_VALUES: Final[Object] = {
+    "type": ["array", "null"],
+    "minItems": 1,
+    "items": {"type": ["string", "number", "boolean"]},
+}
 #: A variable that a shell can set.
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -85,7 +93,7 @@ def read_scheduling(spec: Section) -> Scheduling:
 
 def _marked(section: Section, name: str, mark: marks.Mark[Any]) -> str | None:  # Any: as above
     """The text of a mark; None if it is absent or wrong."""
-    value = section.raw(name)
+    value = section.raw(name, _MARKED | ({"examples": mark.examples} if mark.form else {}))
     if value is None:
         return None
     if isinstance(value, dict):  # of rules
@@ -121,7 +129,7 @@ def _matrix(section: Section) -> Matrix | None:
         section.error((), "is empty; write a list of values for each variable, such as LR: [0.1, 0.01]")
         return None
     for name in section.names():
-        values = section.raw(name)
+        values = section.raw(name, _VALUES)
         if variables.protected(name):
             section.error(name, f"{name} is set for every pod and cannot be given; choose another name")
         elif not _VARIABLE.fullmatch(name):

@@ -5,6 +5,7 @@ import binascii
 import re
 from typing import Final, Literal
 
+from muster.api.base import Object
 from muster.compiler import spelling
 from muster.compiler.workload import Container, File, Mount, Security
 from muster.security.images.reference import InvalidReference, split
@@ -16,6 +17,7 @@ from muster.workloads.section import Section
 
 #: Names of environment variables, of at most 253 characters.
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,252}")
+_MODE: Final[Object] = {"type": ["string", "integer", "null"], "examples": ["0644"]}
 _REFERENCE: Final = re.compile(r"\$\{resources\.([^}.]+)\}")
 _PROFILES: Final = ("RuntimeDefault", "Localhost", "Unconfined")
 
@@ -122,7 +124,7 @@ def _target(section: Section) -> str:
 
 def _mode(section: Section) -> int | None:
     """A mode in octal, as text or as YAML writes octal numbers."""
-    value = section.raw("mode")
+    value = section.raw("mode", _MODE)
     if value is None:
         return None
     if isinstance(value, str) and re.fullmatch(r"0?o?[0-7]{3,4}", value):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from muster.api.fields import Finding, Path, Severity
 
 #: Wrapper of a task's runtime fields in the chapter's example.
-_WRAPPER = "entryRuntime"
+WRAPPER = "entryRuntime"
 
 
 class Job(Protocol):
@@ -61,9 +61,9 @@ def _elsewhere(path: Path) -> Iterator[Path]:
     if path[:2] != ("spec", "tasks") or len(path) < 3:
         return
     base, rest = path[:3], path[3:]
-    yield (*base, _WRAPPER, *rest)
+    yield (*base, WRAPPER, *rest)
     yield ("spec", "defaults", *rest)
-    yield ("spec", "defaults", _WRAPPER, *rest)
+    yield ("spec", "defaults", WRAPPER, *rest)
     if rest[:2] == ("workload", "resources"):
         yield (*base, *rest[1:])
         yield ("spec", "defaults", *rest[1:])
@@ -71,10 +71,16 @@ def _elsewhere(path: Path) -> Iterator[Path]:
 
 
 def _flat(task: dict[str, Any]) -> dict[str, Any]:
-    """The task without its wrapper, and with its resources in its workload."""
-    rest = {key: value for key, value in task.items() if key not in (_WRAPPER, "resources")}
-    inner = {"workload": {"resources": _map(task.get("resources"))}}
-    return _merged(inner, _merged(_map(task.get(_WRAPPER)), rest))
+    """The task without its wrapper, and with its resources in its workload. What is no mapping stays."""
+    wrapped = task.get(WRAPPER)
+    rest = {
+        key: value
+        for key, value in task.items()
+        if key != "resources" and (key != WRAPPER or not isinstance(value, dict))
+    }
+    resources = task.get("resources")
+    inner = {"workload": {"resources": {} if resources is None else resources}}
+    return _merged(inner, _merged(_map(wrapped), rest))
 
 
 def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def read(section: Section) -> Object:
     given = [each for each in _ACTIONS if each in section]
     if len(given) != 1:
         section.error((), f"takes exactly one of {', '.join(_ACTIONS)}")
-    made: Object = {each: _READERS[each](section.section(each)) for each in given[:1]}
+    made: Object = {each: _READERS[each](section.section(each)) for each in given}
     for name, least in _NUMBERS.items():
         if name in section:
             made[name] = section.integer(name, least, minimum=least)

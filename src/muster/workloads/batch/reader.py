@@ -23,7 +23,7 @@ from muster.workloads.batch.job import (
     Topology,
     Training,
 )
-from muster.workloads.batch.merging import Job, Merged
+from muster.workloads.batch.merging import WRAPPER, Job, Merged
 from muster.workloads.batch.resources import strings
 from muster.workloads.batch.source_files import Read, nothing
 from muster.workloads.demand import MAX_PLACES
@@ -40,7 +40,19 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     """
     findings: list[Finding] = []
     merged = Merged(document)
-    top = Section(document, merged.value, (), findings)
+    if (long := size.excess(merged.value)) is not None:
+        return BatchJob(namespace, "", []), [document.finding(*long)]
+    job = read_job(Section(merged, merged.value, (), findings), merged, namespace, source)
+    if findings:  # nothing compiles the job, so nothing else would report these
+        for task in job.tasks:
+            draft = Draft(job.namespace, {})
+            references(task.workload, draft)
+            findings += map(merged.placed, draft.problems)
+    return job, list(dict.fromkeys(findings))  # tasks share defaults and resources
+
+
+def read_job(top: Section, merged: Merged, namespace: str, source: Read = nothing) -> BatchJob:
+    """The job of a whole file. If there are findings, it must not be used."""
     for name in ("apiVersion", "kind", "status"):
         top.raw(name)
     about = top.section("metadata")
@@ -51,20 +63,22 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     called = name or "job"  # so that the names that are made of it are not errors, too
     spec = top.section("spec")
     top.close()
-    if (long := size.excess(merged.value)) is not None:
-        findings[:] = [document.finding(*long)]
-        return BatchJob(namespace, name, []), findings
-    listed = spec.section("tasks").names()
-    gang = tuple(f"{called}-{task}" for task in listed)
+    listed = spec.section("tasks")
+    gang = tuple(f"{called}-{task}" for task in listed.names())
     training = "training" in spec
-    tasks = [_task(merged, task, called, namespace, source, findings) for task in listed]
+    tasks = [
+        _task(listed.section(task, merged.task(task)), task, called, namespace, source)
+        for task in listed.names()
+    ]
     tasks = [
         replace(task, workload=replace(task.workload, gang=gang, outside_mesh=training)) for task in tasks
     ]
     if not tasks:
         spec.error("tasks", "is missing; a job has at least one task")
-    for field in ("defaults", "resources", "observability"):
-        spec.raw(field)
+    spec.section("resources")  # what these say is in the tasks, but for what is no mapping
+    for field in ("resources", "workload", WRAPPER):
+        spec.section("defaults").section(field)
+    spec.raw("observability")
     job = BatchJob(
         namespace=namespace,
         name=name,
@@ -87,25 +101,21 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     if job.pods > MAX_PLACES:
         spec.error("tasks", f"have {job.pods:,} pods; the most is {MAX_PLACES:,}")
     spec.close()
-    if findings:  # nothing compiles the job, so nothing else would report these
-        for task in tasks:
-            draft = Draft(namespace, {})
-            references(task.workload, draft)
-            findings += map(merged.placed, draft.problems)
-    return job, list(dict.fromkeys(findings))  # tasks share defaults and resources
+    return job
 
 
-def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, findings: list[Finding]) -> Task:
-    section = Section(merged, merged.task(name), ("spec", "tasks", name), findings)
+def _task(section: Section, name: str, job: str, namespace: str, source: Read) -> Task:
     full = f"{job}-{name}"
     if not dns.is_label(full) or len(full) > dns.LABEL:
         section.error((), f"{full!r} names its pods and has to be a DNS label: a-z, 0-9 and -, at most 63")
+    section.section(WRAPPER)
     workload = section.section("workload")
     declared = workload.section("resources")
     found: dict[str, Resource] = {}
     for each in declared.names():
-        before, resource = len(findings), resources.read(declared.section(each), namespace)
-        readable = resource is not None and len(findings) == before
+        inner = declared.section(each)
+        before, resource = inner.errors, resources.read(inner, namespace)
+        readable = resource is not None and inner.errors == before
         unread = Resource(each, (*declared.path, each), None)
         found[each] = resource if resource is not None and readable else unread
     listed = workload.section("containers")
@@ -204,14 +214,11 @@ def _sysctls(section: Section) -> dict[str, str]:
 def _policies(section: Section) -> list[Policy]:
     made = []
     for each in section.sections("policies"):
-        event, action = each.text("event"), each.text("action")
-        for name, value, known in (("event", event, EVENTS), ("action", action, ACTIONS)):
-            if not value:
+        for name, known in (("event", EVENTS), ("action", ACTIONS)):
+            if not each.raw(name):
                 each.error(name, f"is missing; one of {', '.join(known)}")
-            else:
-                each.choice(name, known, "")
+        made.append(Policy(each.choice("event", EVENTS, ""), each.choice("action", ACTIONS, "")))
         each.close()
-        made.append(Policy(event, action))
     return made
 
 

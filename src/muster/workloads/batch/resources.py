@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from muster.api import duration
+from muster.api.base import Object
 from muster.compiler import spelling
 from muster.compiler.workload import (
     Custom,
@@ -24,6 +25,9 @@ from muster.workloads import dns
 from muster.workloads.findings import nearest
 from muster.workloads.section import Section
 
+#: The kinds of resources with fields of their own; what others mean, policies say.
+KINDS: Final = ("secret", "external-service", "service", "volume", "gpu")
+_TEXTS: Final[Object] = {"type": ["array", "null"], "items": {"type": "string"}}
 _PORTS: Final = {"http": 80, "https": 443, "grpc": 443, "tcp": 0, "udp": 0}
 #: host and port behind the scheme, then the rest of a URL. Of the rest only characters that RFC 3986 permits,
 #: without a fragment: programs differ in how they read others.
@@ -54,9 +58,9 @@ def read(section: Section, namespace: str) -> Resource | None:
     if not dns.is_name(name) or "." in name or len(name) > dns.LABEL:
         section.error((), "a resource's name has lowercase letters, digits and hyphens")
         return None
-    kind = section.text("type")
+    kind = section.kind("type", KINDS)
     if not kind:
-        section.error("type", "is missing; such as secret, external-service, service, volume, gpu")
+        section.error("type", f"is missing; such as {', '.join(KINDS)}")
         return None
     direction = _DIRECTIONS.get(section.choice("direction", tuple(_DIRECTIONS), "outbound"), "outbound")
     id_ = section.text("id")
@@ -208,7 +212,7 @@ def _toleration(section: Section) -> Toleration | None:
 
 def strings(section: Section, name: str, spell: Callable[[str], str] = str) -> list[str]:
     """A list of texts, each in the spelling of `spell`; errors name the item."""
-    value = section.raw(name)
+    value = section.raw(name, _TEXTS)
     if value is None:
         return []
     if not isinstance(value, list):
