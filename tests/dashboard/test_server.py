@@ -1,11 +1,12 @@
-"""The pages of a cluster that runs: what they say, that they follow it, and that nothing on them acts."""
+"""The pages of a cluster that runs: what they say, that they follow it, and who may change a job on them."""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from starlette.types import ASGIApp
@@ -16,10 +17,11 @@ from muster.app.views.logs import Line
 from muster.app.views.timeline import Now, Timeline, timeline
 from muster.dashboard import cluster as dashboard
 from muster.dashboard.access import HEADERS, Access
+from muster.dashboard.changes import Change, Refused
 from muster.dashboard.pages import HERE, ORDERS, Pages, Sources
 from muster.dashboard.server import MAIN, application
 from muster.kube.errors import Forbidden
-from muster.names import SCHEDULER_LEASE, SCHEDULES
+from muster.names import HOLD, SCHEDULER_LEASE, SCHEDULES
 from muster.workloads.pod_run import run_of
 from tests.runtime.test_loop import Cluster, scheduler
 
@@ -48,10 +50,22 @@ class Browser:
     cookie: str
     of: Cluster
     seen: dashboard.Cluster
+    changes: dict[Change, Callable[[JobView], Awaitable[None]]]
     #: whether output may not be read
     refuses: bool = False
+    #: what has been done, with the uid of the job
+    done: list[tuple[Change, str]] = field(default_factory=list)
 
-    async def get(self, path: str, method: str = "GET", *, cookie: bool = True, **headers: str) -> Answered:
+    async def send(self, path: str, body: str | bytes, **headers: str) -> Answered:
+        """Sends a form, as a page of this browser would; `headers` say what is different."""
+        kind = "application/x-www-form-urlencoded"
+        sent = {"origin": f"http://127.0.0.1:{PORT}", "content_type": kind, **headers}
+        content = body if isinstance(body, bytes) else body.encode()
+        return await self.get(path, "POST", cookie=True, body=content, **sent)
+
+    async def get(
+        self, path: str, method: str = "GET", *, cookie: bool = True, body: bytes = b"", **headers: str
+    ) -> Answered:
         path, _, query = path.partition("?")
         sent = {"host": f"127.0.0.1:{PORT}", **({"cookie": self.cookie} if cookie else {}), **headers}
         scope = {
@@ -70,7 +84,7 @@ class Browser:
         found = Answered()
 
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -100,10 +114,19 @@ async def browser() -> AsyncIterator[Browser]:
     def when(view: JobView, now: float) -> Timeline:
         return timeline([run_of(pod) for pod in view.pods], None, now, Now.RUNNING, view.name)
 
+    def does(change: Change) -> Callable[[JobView], Awaitable[None]]:
+        async def act(view: JobView) -> None:
+            if made_browser.refuses:
+                raise Refused(HOSTILE)
+            made_browser.done.append((change, view.resource.metadata.uid))
+
+        return act
+
     access = Access(PORT)
-    app = application(seen, Pages(seen, Sources(when, output, embedded=True)), access)
+    changes = {change: does(change) for change in Change}
+    app = application(seen, Pages(seen, Sources(when, output, embedded=True, changes=changes)), access)
     running = asyncio.create_task(seen.run())
-    made_browser = Browser(app, access.cookie.partition(";")[0], made, seen)
+    made_browser = Browser(app, access.cookie.partition(";")[0], made, seen, changes)
     yield made_browser
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -244,9 +267,115 @@ async def test_a_job_that_has_gone_since_its_page_was_opened(browser: Browser) -
     await browser.of.until(lambda: browser.says("/jobs/default/x", "x is gone"))
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-async def test_nothing_on_a_page_acts(browser: Browser, method: str) -> None:
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+async def test_no_other_method_is_answered(browser: Browser, method: str) -> None:
     assert (await browser.get("/jobs", method)).status == 405
+
+
+CHANGE = "/jobs/default/x/change"
+
+
+async def asked(browser: Browser) -> dict[str, str]:
+    """The hidden fields of the forms of job x."""
+    await browser.of.until(lambda: browser.says("/jobs", "/jobs/default/x/change?job="))
+    found = re.search(r'href="(/jobs/default/x/change[^"]*)"', (await browser.get("/jobs/default/x")).text)
+    assert found is not None
+    asks = await browser.get(found[1])
+    assert "Cancel x" in asks.text
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', asks.text))
+
+
+@pytest.mark.parametrize(
+    ("change", "then"),
+    [(Change.CANCEL, "/jobs"), (Change.HOLD, "/jobs/default/x"), (Change.RELEASE, "/jobs/default/x")],
+)
+async def test_a_job_is_changed_once_it_has_been_asked(browser: Browser, change: Change, then: str) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    fields = await asked(browser)
+    assert not browser.done
+    answer = await browser.send(CHANGE, urlencode({**fields, "change": change.value}))
+    assert (answer.status, answer.headers["location"]) == (303, then)
+    assert browser.done == [(change, fields["job"])]
+
+
+async def test_a_page_offers_what_can_be_done(browser: Browser) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    fields = await asked(browser)
+    address = f"{CHANGE}?job={fields['job']}"
+    assert await browser.says(address, 'value="hold"', 'value="cancel"')
+    body = {"metadata": {"labels": {HOLD: "true"}}}
+    browser.of.registry.patch(kinds.JOB, "default", "x", body)
+    await browser.of.until(lambda: browser.says(address, 'value="release"'))
+    assert 'value="hold"' not in (await browser.get(address)).text
+
+
+async def test_the_successor_of_a_job_is_left_alone(browser: Browser) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    fields = await asked(browser)
+    browser.of.registry.delete(kinds.JOB, "default", "x")
+    address, form = f"{CHANGE}?job={fields['job']}", urlencode({**fields, "change": "cancel"})
+    await browser.of.until(lambda: browser.says(address, "No job called x"))
+    assert (await browser.send(CHANGE, form)).status == 404
+    browser.of.create(kinds.JOB, job("x", 1))
+    await browser.of.until(lambda: browser.says(address, "submitted since"))
+    assert (await browser.send(CHANGE, form)).status == 409
+    assert not browser.done
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        {"form": ""},
+        {"form": "\u00e9"},
+        {"form": "0" * 64},
+        {"origin": ""},
+        {"origin": "null"},
+        {"origin": "https://evil.example"},
+        {"origin": f"http://localhost:{PORT}"},  # another origin, if this machine's
+        {"content_type": "text/plain"},
+        {"content_type": "multipart/form-data; boundary=x"},
+        {"host": "evil.example", "origin": "http://evil.example"},
+    ],
+)
+async def test_a_forged_form_changes_nothing(browser: Browser, altered: dict[str, str]) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    fields = {**await asked(browser), "change": "cancel"}
+    body = urlencode({key: altered.pop(key, value) for key, value in fields.items()})
+    assert (await browser.send(CHANGE, body, **altered)).status in (400, 403, 421)
+    assert (await browser.get(CHANGE, "POST", cookie=False, body=body.encode())).status == 403
+    assert not browser.done
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"=" * 2_000_000, b"&".join([b"a=b"] * 1_000), b"form=%ff&form=\xff", b"change=cancel"]
+)
+async def test_whatever_is_sent_there_is_an_answer(browser: Browser, body: bytes) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    await asked(browser)
+    assert (await browser.send(CHANGE, body)).status in (400, 403)
+    assert not browser.done
+
+
+async def test_what_cannot_be_done_is_said(browser: Browser) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    fields = await asked(browser)
+    browser.refuses = True
+    answer = await browser.send(CHANGE, urlencode({**fields, "change": "hold"}))
+    assert answer.status == 409
+    assert "&lt;script&gt;" in answer.text
+    assert (await browser.send(CHANGE, urlencode({**fields, "change": "delete"}))).status == 403
+    assert (await browser.send("/jobs", urlencode(fields))).status == 405
+
+
+async def test_a_dashboard_that_only_shows_has_nothing_to_change_jobs_with(browser: Browser) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    fields = await asked(browser)
+    browser.changes.clear()
+    assert (await browser.send(CHANGE, urlencode({**fields, "change": "cancel"}))).status == 403
+    for path in (CHANGE, f"{CHANGE}?job={fields['job']}"):
+        assert (await browser.get(path)).status == 404
+    for path in ("/jobs", "/jobs/default/x"):
+        assert "/change" not in (await browser.get(path)).text
 
 
 async def test_without_access_nothing_is_shown_not_even_a_style_sheet(browser: Browser) -> None:

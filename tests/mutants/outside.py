@@ -736,4 +736,17 @@ FAULTS: Final = (
         "app/commands/test_change",
         ("a job that was submitted again is changed", '{"uid": uid} if uid else {}', "{}"),
     ),
+    *_faults(
+        "the job that was seen",
+        "dashboard/pages.py",
+        "dashboard/test_server",
+        ("a successor is changed on a page", "if changes.identity(view) == identity), None)", "), None)"),
+    ),
+    *_faults(
+        "viewers",
+        "dashboard/access.py",
+        "dashboard/test_server",
+        ("a form without the token of the page", 'form.get(FORM, "").encode()', "self.form.encode()"),
+        ("a form of another origin", 'bool(origin) and origin == headers.get("host")', "True"),
+    ),
 )

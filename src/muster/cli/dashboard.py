@@ -1,6 +1,6 @@
 """`muster dashboard`: shows the cluster in a browser."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,14 +14,21 @@ if TYPE_CHECKING:
     from muster.app.views.logs import Line
     from muster.app.wiring.cluster import Target
     from muster.app.wiring.state_directory import Endpoint
+    from muster.dashboard.changes import Change
+    from muster.kube.client import Client
 
 Port = Annotated[
     int,
     typer.Option("--port", "-p", min=0, max=65_535, help="The port to serve at; any free one by default."),
 ]
+ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="Show only: no job is cancelled, held or released from a page.")
+]
 
 
-def command(port: Port = 0, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+def command(
+    port: Port = 0, read_only: ReadOnly = False, kubeconfig: Kubeconfig = None, context: Context = None
+) -> None:
     import asyncio
 
     from muster.app.wiring.cluster import Target, attached
@@ -30,7 +37,7 @@ def command(port: Port = 0, kubeconfig: Kubeconfig = None, context: Context = No
     target = Target(kubeconfig, context)
     with attached(target) as endpoint:
         try:
-            asyncio.run(_serve(target, endpoint, port))
+            asyncio.run(_serve(target, endpoint, port, read_only=read_only))
         except PortTaken as error:
             raise Failure(f"{error}; choose another with --port", BAD_INPUT) from None
 
@@ -40,7 +47,7 @@ FEW: Final = 4
 FRESH: Final = 5.0
 
 
-async def _serve(target: "Target", endpoint: "Endpoint | None", port: int) -> None:
+async def _serve(target: "Target", endpoint: "Endpoint | None", port: int, *, read_only: bool) -> None:
     """Serves the pages until it is interrupted."""
     import asyncio
     import signal
@@ -78,7 +85,10 @@ async def _serve(target: "Target", endpoint: "Endpoint | None", port: int) -> No
 
         cluster = Cluster(client, target.schedulers)
         sources = Sources(
-            lambda view, now: runs.of_view(target, view).timeline(now), output, embedded=target.embedded
+            lambda view, now: runs.of_view(target, view).timeline(now),
+            output,
+            embedded=target.embedded,
+            changes={} if read_only else _changes(client),
         )
         pages = Pages(cluster, sources)
         stopped = asyncio.Event()
@@ -88,3 +98,21 @@ async def _serve(target: "Target", endpoint: "Endpoint | None", port: int) -> No
             say(f"the dashboard is at {address}")
             say("The address opens it once, in one browser. Ctrl-C ends it; jobs go on.", flush=True)
             await first(cluster.run(), stopped.wait())
+
+
+def _changes(client: "Client") -> "Mapping[Change, Callable[[JobView], Awaitable[None]]]":
+    """What the pages do with a job, as `muster cancel`, `hold` and `release` do it."""
+    from muster.app.commands import change
+    from muster.app.commands.cancel import Replaced, begin
+    from muster.dashboard.changes import Change, Refused
+
+    def told(act: "Callable[[Client, JobView], Awaitable[object]]") -> "Callable[[JobView], Awaitable[None]]":
+        async def acted(view: "JobView") -> None:
+            try:
+                await act(client, view)
+            except (change.Refused, Replaced) as error:
+                raise Refused(str(error)) from None
+
+        return acted
+
+    return {Change.CANCEL: told(begin), Change.HOLD: told(change.hold), Change.RELEASE: told(change.release)}

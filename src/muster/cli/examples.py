@@ -42,7 +42,7 @@ _EXAMPLES: Final = {
     """,
     "dashboard": """
         muster dashboard
-        muster dashboard --port 8080 --context prod
+        muster dashboard --port 8080 --context prod --read-only
     """,
     "timeline": """
         muster timeline train

@@ -9,11 +9,12 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,7 +27,9 @@ from muster.app.views import pods, queues, summary, why
 from muster.app.views.job import JobView, State
 from muster.app.views.logs import Line
 from muster.app.views.timeline import Timeline
-from muster.dashboard import drawing
+from muster.dashboard import changes, drawing
+from muster.dashboard.access import FORM, Viewer
+from muster.dashboard.changes import Change, Refused
 from muster.dashboard.cluster import FAILURES, Cluster, Moment
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.names import GPU, GPU_SHARE
@@ -60,12 +63,16 @@ class Sources:
     output: Callable[[JobView, int], Awaitable[Sequence[Line]]]
     #: whether the cluster is the embedded one
     embedded: bool
+    #: how jobs are changed; empty: not at all
+    changes: Mapping[Change, Callable[[JobView], Awaitable[None]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     html: str
     status: int = 200
+    #: where to go instead, after a form
+    location: str = ""
 
 
 class Pages:
@@ -81,18 +88,33 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters |= {"age": _age, "clock": _clock, "amount": show, "share": drawing.share}
-        self._templates.globals |= {"hue": drawing.hue, "WIDTH": drawing.WIDTH}
+        self._templates.globals |= {
+            "hue": drawing.hue,
+            "WIDTH": drawing.WIDTH,
+            "identity": changes.identity,
+            "changes": sources.changes,
+        }
 
-    async def page(self, path: str, query: Mapping[str, str]) -> Page:
+    async def page(self, path: str, query: Mapping[str, str], viewer: Viewer) -> Page:
         """The page at an address; `query`: the first value of each parameter."""
         moment = await self._cluster.now()
         begun = time.perf_counter()
         try:
-            return await self._at(moment, path, query)
+            return await self._at(moment, path, query, viewer)
         finally:
             self._cluster.took = time.perf_counter() - begun
 
-    async def _at(self, moment: Moment, path: str, query: Mapping[str, str]) -> Page:
+    async def sent(
+        self, path: str, query: Mapping[str, str], form: Mapping[str, str], viewer: Viewer
+    ) -> Page:
+        """The answer to a form. It is one of this viewer's pages: `Viewer.sent` has said so."""
+        moment = await self._cluster.now()
+        match path.strip("/").split("/"):
+            case ["jobs", namespace, name, "change"]:
+                return await self._changed(moment, namespace, name, form)
+        return self.problem(405, "There is no such form", f"Nothing is sent to /{path.strip('/')}.")
+
+    async def _at(self, moment: Moment, path: str, query: Mapping[str, str], viewer: Viewer) -> Page:
         match path.strip("/").split("/"):
             case [""]:
                 return await self._made("now", moment, "muster list", lambda: _now(moment, self._now()))
@@ -100,6 +122,8 @@ class Pages:
                 return await self._made("jobs", moment, "muster list", lambda: _jobs(moment, query))
             case ["jobs", namespace, name]:
                 return await self._job(moment, namespace, name)
+            case ["jobs", namespace, name, "change"] if self._sources.changes:
+                return self._change(moment, namespace, name, query, viewer)
             case ["queues"]:
                 return await self._made("queues", moment, "muster queues", lambda: _queues(moment))
             case ["nodes"]:
@@ -113,10 +137,51 @@ class Pages:
         )
         return Page(html, status)
 
+    def _change(
+        self, moment: Moment, namespace: str, name: str, query: Mapping[str, str], viewer: Viewer
+    ) -> Page:
+        """What can be done with a job. The page names the job that was seen, not its successor."""
+        view = self._seen(moment, namespace, name, query.get("job", ""))
+        if isinstance(view, Page):
+            return view
+        possible = [each for each in changes.possible(view) if each in self._sources.changes]
+        values = {"view": view, "possible": possible, "field": (FORM, viewer.form)}
+        return self._page("change", moment, f"muster cancel {name}", **values)
+
+    async def _changed(self, moment: Moment, namespace: str, name: str, form: Mapping[str, str]) -> Page:
+        """Changes the job that the form names, if it is still there."""
+        chosen = form.get("change", "")
+        act = next((act for change, act in self._sources.changes.items() if change.value == chosen), None)
+        if act is None:
+            return self.problem(403, "Read only", "This dashboard does not change jobs in such a way.")
+        view = self._seen(moment, namespace, name, form.get("job", ""))
+        if isinstance(view, Page):
+            return view
+        try:
+            await act(view)
+        except Refused as error:
+            return self.problem(409, f"{name} is as it was", str(error))
+        except (ApiError, Unanswered, Unreachable) as error:
+            return self.problem(502, f"{name} has not been changed", f"The API server says: {error}")
+        job = "" if chosen == Change.CANCEL.value else f"/{quote(namespace, '')}/{quote(name, '')}"
+        return Page("", 303, f"/jobs{job}")
+
+    def _seen(self, moment: Moment, namespace: str, name: str, identity: str) -> JobView | Page:
+        """The job that has been seen; or a page that says that it is gone."""
+        named = [view for view in moment.jobs if (view.namespace, view.name) == (namespace, name)]
+        found = next((view for view in named if changes.identity(view) == identity), None)
+        if found is None and named:
+            text = "The job of this name that is there was submitted since, and is left alone."
+            return self.problem(409, f"{name} is gone", text)
+        return found or self._gone(namespace, name)
+
+    def _gone(self, namespace: str, name: str) -> Page:
+        return self.problem(404, f"{name} is gone", f"No job called {name} is in namespace {namespace}.")
+
     async def _job(self, moment: Moment, namespace: str, name: str) -> Page:
         found = moment.job(namespace, name)
         if found is None:
-            return self.problem(404, f"{name} is gone", f"No job called {name} is in namespace {namespace}.")
+            return self._gone(namespace, name)
         view: JobView = found
         alone: Object | None = None
         if view.state is State.WAITING and view.reason is not None and not moment.missing:

@@ -3,8 +3,9 @@
     GET /…           a page; with `Accept: text/vnd.muster.main` only what is in <main>
     GET /events      server-sent events: the revision of the cluster, whenever it changes
     GET /static/…    style sheet and scripts, which are part of the package
+    POST /…          a form of a page, with the token of its viewer
 
-Nothing else is answered: no method but GET and HEAD, and no request without access (`access.py`).
+Nothing else is answered: no other method, and no request without access (`access.py`).
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from hashlib import sha256
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,9 +25,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from muster.dashboard.access import HEADERS, Access, Answer
+from muster.dashboard.access import HEADERS, Access, Answer, Viewer
 from muster.dashboard.cluster import Cluster
-from muster.dashboard.pages import HERE, Pages, first_values
+from muster.dashboard.pages import HERE, Page, Pages, first_values
 
 HOST: Final = "127.0.0.1"
 log = logging.getLogger(__name__)
@@ -33,6 +35,9 @@ log = logging.getLogger(__name__)
 IDLE: Final = 15.0
 #: Viewers that are told of changes at once; of more, each loads pages only.
 VIEWERS: Final = 200
+#: Bytes and fields of a form at most.
+FORM_BYTES: Final = 1 << 20
+FORM_FIELDS: Final = 64
 #: What live.js accepts.
 MAIN: Final = "text/vnd.muster.main"
 
@@ -46,8 +51,22 @@ def application(cluster: Cluster, pages: Pages, access: Access) -> ASGIApp:
     viewers = asyncio.Semaphore(VIEWERS)
 
     async def page(request: Request) -> Response:
+        viewer: Viewer = request.scope[VIEWER]
+        query = first_values(request.query_params.multi_items())
         try:
-            found = await pages.page(request.url.path, first_values(request.query_params.multi_items()))
+            if request.method == "POST":
+                sent = await _form(request)
+                if isinstance(sent, str):
+                    found = pages.problem(400, "This form cannot be read", sent)
+                elif not viewer.sent(request.headers, sent):
+                    text = (
+                        "It is not from a page that this browser was shown. Open the page again, and send it."
+                    )
+                    found = pages.problem(403, "This form is not accepted", text)
+                else:
+                    found = await pages.sent(request.url.path, query, sent, viewer)
+                return _answered(found)
+            found = await pages.page(request.url.path, query, viewer)
         except Exception:  # one object that cannot be shown leaves the other pages as they are
             log.exception("%s cannot be shown", request.url.path)
             found = pages.problem(500, "This page cannot be shown", "The terminal of the dashboard says why.")
@@ -84,9 +103,35 @@ def application(cluster: Cluster, pages: Pages, access: Access) -> ASGIApp:
     routes = [
         Route("/events", events),
         Mount("/static", StaticFiles(directory=HERE / "static")),
-        Route("/{path:path}", page),
+        Route("/{path:path}", page, methods=["GET", "POST"]),
     ]
     return _Guarded(Starlette(routes=routes), pages, access)
+
+
+#: Where the viewer is in the scope of a request.
+VIEWER: Final = "muster.viewer"
+
+
+def _answered(page: Page) -> Response:
+    """The answer to a form."""
+    if page.location:
+        return RedirectResponse(page.location, 303)
+    return Response(page.html, page.status, media_type="text/html")
+
+
+async def _form(request: Request) -> dict[str, str] | str:
+    """The first value of each field of a form; or what is wrong with it."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        return "It must be application/x-www-form-urlencoded."
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > FORM_BYTES:
+            return f"It has more than {FORM_BYTES >> 20} MiB."
+    try:
+        return first_values(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS))
+    except ValueError:  # no UTF-8, or too many fields
+        return f"It has more than {FORM_FIELDS} fields, or is not UTF-8."
 
 
 class _Guarded:
@@ -105,6 +150,7 @@ class _Guarded:
                 message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
 
+        scope[VIEWER] = self._access.viewer
         await self._answer(Request(scope))(scope, receive, with_headers)
 
     def _answer(self, request: Request) -> ASGIApp:
@@ -123,8 +169,10 @@ class _Guarded:
                 return RedirectResponse(
                     "/" + address.lstrip("/"), 303, headers={"Set-Cookie": self._access.cookie}
                 )
-        if request.method not in ("GET", "HEAD"):
-            return self._problem(405, "Read only", "Pages only show the cluster: nothing here changes it.")
+        if request.method not in ("GET", "HEAD", "POST"):
+            return self._problem(
+                405, "Not a method of these pages", "They are read, and their forms are sent."
+            )
         return self._app
 
     def _problem(self, status: int, title: str, message: str) -> Response:

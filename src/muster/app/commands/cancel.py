@@ -171,22 +171,17 @@ async def cancel_all(client: Client, jobs: Iterable[JobView]) -> AsyncIterator[J
     """
     turns, replaced = asyncio.Semaphore(_AT_A_TIME), list[str]()
 
-    async def begin(view: JobView) -> Followed | None:
+    async def one(view: JobView) -> Followed | None:
         async with turns:
-            job, uid = await creator(client, view)
             try:
-                if uid:
-                    await cancel(client, job, view.pods, uid=uid)
-                else:  # a PodGroup that only its pods name
-                    await asyncio.gather(*(_delete_pod(client, pod, None) for pod in view.pods))
-            except Conflict:
+                return await begin(client, view)
+            except Replaced:
                 replaced.append(view.name)
                 return None
-            return job
 
     wanted = list(jobs)
     deleted: dict[Followed, list[JobView]] = {}
-    for job, view in zip(await asyncio.gather(*map(begin, wanted)), wanted, strict=True):
+    for job, view in zip(await asyncio.gather(*map(one, wanted)), wanted, strict=True):
         if job is not None:
             deleted.setdefault(job, []).append(view)
     async for job in gone(
@@ -195,8 +190,27 @@ async def cancel_all(client: Client, jobs: Iterable[JobView]) -> AsyncIterator[J
         for view in deleted[job]:
             yield view
     if replaced:
-        names = ", ".join(sorted(replaced))
-        raise Replaced(f"{names}: gone already; what has the name now was submitted since, and is left alone")
+        raise Replaced(_replaced(sorted(replaced)))
+
+
+async def begin(client: Client, view: JobView) -> Followed:
+    """Deletes the job, with what would create it again; does not wait for its pods. Returns what it deleted.
+
+    Raises Replaced if another has its name.
+    """
+    job, uid = await creator(client, view)
+    try:
+        if uid:
+            await cancel(client, job, view.pods, uid=uid)
+        else:  # a PodGroup that only its pods name
+            await asyncio.gather(*(_delete_pod(client, pod, None) for pod in view.pods))
+    except Conflict:
+        raise Replaced(_replaced([view.name])) from None
+    return job
+
+
+def _replaced(names: Sequence[str]) -> str:
+    return f"{', '.join(names)}: gone already; what has the name now was submitted since, and is left alone"
 
 
 async def gone(client: Client, jobs: Mapping[Followed, Iterable[Pod]]) -> AsyncIterator[Followed]:
