@@ -8,11 +8,12 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.text import Text
 
 from muster.cli import show
 from muster.cli.options import Output
-from muster.cli.say import redrawn, say, say_styled
+from muster.cli.say import folded, redrawn, say, say_styled
 
 HOSTILE = st.text(
     st.one_of(
@@ -72,3 +73,26 @@ def test_output_for_programs_says_the_same_with_escapes(
     assert harmless(said)
     read = json.loads(said) if output is Output.JSON else yaml.safe_load(said)
     assert read == {"name": text}
+
+
+WORDS = st.lists(st.text("ab·漢", min_size=1, max_size=30), min_size=1, max_size=20)
+COMMAND = st.sampled_from([[], ["`muster cancel a b c`"], ["write:", "muster run -- python3 train.py"]])
+
+
+@given(st.integers(0, 6), WORDS, COMMAND, st.integers(20, 90))
+def test_a_sentence_is_folded_at_its_words(
+    indent: int, words: list[str], command: list[str], columns: int
+) -> None:
+    first, *others = [*words, *command]  # a command is copied, and stays on one line
+    lines = [" " * indent + first]
+    for each in others:
+        if cell_len(longer := f"{lines[-1]} {each}") <= columns:
+            lines[-1] = longer
+        else:
+            lines.append(" " * (indent + 2) + each)
+    assert folded(" " * indent + " ".join([first, *others]), columns).split("\n") == lines
+
+
+@given(WORDS)
+def test_without_a_terminal_a_sentence_is_one_line(words: list[str]) -> None:
+    assert folded(" ".join(words), None) == " ".join(words)

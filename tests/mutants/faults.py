@@ -2198,6 +2198,14 @@ FAULTS: Final = (
         ("tests/cli/test_say.py",),
     ),
     Fault(
+        "a command is folded like a sentence",
+        "visible",
+        "cli/say.py",
+        "if not any(begin <= match.start() < end for begin, end in kept)",
+        "",
+        ("tests/cli/test_say.py",),
+    ),
+    Fault(
         "a budget protects what a queue borrows",
         "entitlement",
         "core/preemption/eviction_units.py",

@@ -85,12 +85,12 @@ def _show(view: "JobView", target: "Target", *, failed: bool) -> None:
     from muster.cli import show
     from muster.workloads.pod_run import run_of
 
-    say(show.headline(view))
+    say(show.headline(view), prose=True)
     for line in (*show.origin(view), *show.moved(view), *_directories(view, target)):
-        say(line)
+        say(line, prose=True)
     for gang in view.gangs:
         for line in show.preemptions(gang.status.preemptions):
-            say(line)
+            say(line, prose=True)
     chosen = [pod for pod in view.pods if not failed or run_of(pod).failed_by_itself]
     if failed and not chosen:
         say(f"no pod of {view.name} has failed")
@@ -117,6 +117,7 @@ def _directories(view: "JobView", target: "Target") -> list[str]:
     """The directory of a job that survives its restarts, and the copy that it runs from."""
     from muster.api.visible import visible
     from muster.app.wiring.state_directory import StateDirectory
+    from muster.cli import show
     from muster.embedded import directories
     from muster.names import SUBMITTED_FROM
     from muster.workloads.jobfile import Source
@@ -126,7 +127,7 @@ def _directories(view: "JobView", target: "Target") -> list[str]:
     meta = view.resource.metadata
     source = Source.read(meta.annotations.get(SUBMITTED_FROM))
     found = directories.of_job(StateDirectory.of_user().root, meta, source.copy if source is not None else "")
-    return [visible(f"directory: {path}") for path in found]
+    return [visible(f"directory: {show.path(path)}") for path in found]
 
 
 def _show_trials(target: "Target", jobs: "Sequence[str | None]", shown: Format, *, failed: bool) -> None:
@@ -160,7 +161,7 @@ def _show_trials(target: "Target", jobs: "Sequence[str | None]", shown: Format, 
     for number, (meant, rows) in enumerate(found):
         if number:
             say("")
-        say(show.headline(meant.view))
+        say(show.headline(meant.view), prose=True)
         if rows:
             show.table(
                 trial_table.columns(rows),

@@ -1,11 +1,16 @@
 """`muster history JOB…`: shows all runs of a job, also deleted ones, with what each has used."""
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Final
 
+from muster.cli import say
 from muster.cli.options import AnyJobNames, Context, Kubeconfig, Namespace, Output, OutputFormat, any_job
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+#: Columns that a terminal does not show if they say the same of every run.
+_PLAIN: Final = {"WAITED": "0:00", "GPU-HOURS": "0", "CPU-HOURS": "0", "NOTE": ""}
 
 
 def command(
@@ -45,18 +50,19 @@ def command(
             [{**summary.summary(view), "used": each} for view, each in zip(views, used, strict=True)], output
         )
         return
-    rows: list[list[str | Text]] = [
-        [
-            view.name,
-            show.state(view),
-            f"{view.created.astimezone():%Y-%m-%d %H:%M}" if view.created else "-",
-            clock(line.waited),
-            show.span(view.created, view.finished) if view.created and view.finished else "-",
-            usage.hours(line.used_gpu_hours),
-            usage.hours(line.used_cpu_hours),
-            job_table.note(view),
-        ]
+    rows: list[dict[str, str | Text]] = [
+        {
+            "NAME": view.name,
+            "STATE": show.state(view),
+            "SUBMITTED": f"{view.created.astimezone():%Y-%m-%d %H:%M}" if view.created else "-",
+            "WAITED": clock(line.waited),
+            "TIME": show.span(view.created, view.finished) if view.created and view.finished else "-",
+            "GPU-HOURS": usage.hours(line.used_gpu_hours),
+            "CPU-HOURS": usage.hours(line.used_cpu_hours),
+            "NOTE": job_table.note(view),
+        }
         for view, line in lines
     ]
-    columns = ["NAME", "STATE", "SUBMITTED", "WAITED", "TIME", "GPU-HOURS", "CPU-HOURS", "NOTE"]
-    show.table(columns, rows, right=columns[3:7])
+    width = say.width(sys.stdout)
+    plain = {} if width is None else _PLAIN
+    show.lines(show.fitted(rows, width, plain=plain, right=[*rows[0]][3:7]))

@@ -28,10 +28,6 @@ _WIDE: Final = ("NAME", "KIND", "STATE", "QUEUE", *_RIGHT[:7], "AGE", "WHY")
 _NARROW: Final = ("NAME", "STATE", "QUEUE", "PODS", "GPUS", "TIME", "ENDED", "NOTE")
 #: Columns that are left out if they say the same of every job.
 _PLAIN: Final = {"QUEUE": "default", "GPUS": "0", "ENDED": "", "NOTE": ""}
-#: Characters of a name and of a note that a narrow terminal shows at least, and of the end of a cut name.
-_NAME: Final = 20
-_NOTE: Final = 16
-_TAIL: Final = 9
 
 
 def recent(found: Sequence[JobView], now: datetime) -> list[JobView]:
@@ -80,19 +76,7 @@ def narrow(
     now = now or datetime.now(UTC)
     several = len({view.namespace for view in found}) > 1
     rows = [dict(zip(_NARROW, _row(view, several=several, now=now), strict=True)) for view in found]
-    columns = [
-        column
-        for column in _NARROW
-        if whole or column not in _PLAIN or any(str(row[column]) != _PLAIN[column] for row in rows)
-    ]
-    cells = [[row[column] for column in columns] for row in rows]
-    if width is not None:
-        _fit(cells, columns, width)
-    lines = show.table_lines(columns, cells, right=_RIGHT)
-    if width is not None:
-        for line in lines:
-            line.truncate(width, overflow="ellipsis")
-    return lines
+    return show.fitted(rows, width, plain={} if whole else _PLAIN, right=_RIGHT)
 
 
 def _row(view: JobView, *, several: bool, now: datetime) -> list[str | Text]:
@@ -128,19 +112,3 @@ def note(view: JobView) -> str:
 
 def _why(view: JobView) -> str:
     return ", ".join(code for code, _ in ([view.reason] if view.reason else view.anomalies))
-
-
-def _fit(rows: list[list[str | Text]], columns: Sequence[str], width: int) -> None:
-    """Cuts the names in their middle, so that the table with the beginnings of its notes is that wide."""
-    widest = [max(len(str(row[index])) for row in rows) for index in range(len(columns))]
-    others = [
-        max(wide, len(column)) + 2
-        for column, wide in zip(columns, widest, strict=True)
-        if column not in ("NAME", "NOTE")
-    ]
-    note = min(widest[columns.index("NOTE")], _NOTE) + 2 if "NOTE" in columns else 0
-    room = max(_NAME, width - sum(others) - note)
-    for row in rows:
-        name = str(row[0])
-        if len(name) > room:
-            row[0] = f"{name[: room - _TAIL - 1]}…{name[-_TAIL:]}"

@@ -59,7 +59,7 @@ def command(
 
     what = asyncio.run(look())
     if not what or dry_run:
-        say(f"{_told(what)} can be removed" if what else "nothing to remove")
+        say(f"{_told(what)} can be removed" if what else "nothing to remove", prose=True)
         _tell_what_is_left(home)
         return
     if not (every or older_than):
@@ -69,7 +69,7 @@ def command(
             return
     with attached(target) as endpoint:
         removed = asyncio.run(act())
-    say(f"removed {_told(removed)}" if removed else "nothing to remove any more")
+    say(f"removed {_told(removed)}" if removed else "nothing to remove any more", prose=True)
     _tell_what_is_left(home)
 
 
@@ -92,7 +92,7 @@ def _tell_what_is_left(home: "StateDirectory") -> None:
     output = sum(each.bytes for each in Logs(home.logs).of_others(frozenset()))
     kept = f"{_size(TOTAL_BYTES)} and {TOTAL_SECONDS / 86_400:.0f} days of ended pods at most"
     state = sum(path.stat().st_size for path in home.root.glob("*") if path.is_file())
-    say(f"left: {_size(output)} of output ({kept}), {_size(state)} of state in {home.root}")
+    say(f"left: {_size(output)} of output ({kept}), {_size(state)} of state in {home.root}", prose=True)
 
 
 def _size(count: int) -> str:

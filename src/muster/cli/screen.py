@@ -19,6 +19,7 @@ from muster.app.commands.follow import Note, StatusChanged
 from muster.app.views.job import JobView
 from muster.app.views.lines import Lines, Printed, clean, plain
 from muster.cli import show
+from muster.cli.say import folded
 from muster.cli.writer import Writer
 
 #: ANSI colours of pods
@@ -73,7 +74,8 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Adds a line of muster's own, made visible; does not wait until it is written."""
-        self._pending.append(f"{visible_lines(text)}\n")
+        columns = self._writer.size().columns if self.terminal else None
+        self._pending.append(f"{folded(visible_lines(text), columns)}\n")
         self._wake.set()
 
     async def show(self, news: Printed | StatusChanged | Note) -> None:

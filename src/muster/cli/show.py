@@ -1,10 +1,12 @@
 """Tables for people, JSON and YAML for programs, times in words."""
 
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 _WIDEST: Final = 253
 #: most characters of the failed indexes in a headline
 _INDEXES: Final = 120
+#: characters of a name and of a note that a narrow terminal shows at least, and of the end of a cut name
+_NAME: Final = 20
+_NOTE: Final = 16
+_TAIL: Final = 9
 #: bars shown at the end of a run; `timeline` shows all
 ROWS: Final = 40
 COLOURS: Final = {
@@ -111,6 +117,47 @@ def table_lines(
     return found
 
 
+def fitted(
+    rows: Sequence[Mapping[str, "str | Text"]],
+    width: int | None,
+    *,
+    plain: Mapping[str, str],
+    right: Sequence[str] = (),
+) -> list["Text"]:
+    """The lines of a table, at least one row, by column, that is at most `width` cells wide (None: any).
+
+    `plain`: columns that are left out if they say this of every row. The first cells, which are names, are
+    cut in their middle, and the lines at their end, if they must be.
+    """
+    columns = [
+        each for each in rows[0] if each not in plain or any(str(row[each]) != plain[each] for row in rows)
+    ]
+    cells = [[row[column] for column in columns] for row in rows]
+    if width is not None:
+        _fit(cells, columns, width)
+    lines = table_lines(columns, cells, right=right)
+    if width is not None:
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+    return lines
+
+
+def _fit(rows: list[list["str | Text"]], columns: Sequence[str], width: int) -> None:
+    """Cuts the names in their middle, so that the table with the beginnings of its notes is that wide."""
+    widest = [max(len(str(row[index])) for row in rows) for index in range(len(columns))]
+    others = [
+        max(wide, len(column)) + 2
+        for column, wide in zip(columns[1:], widest[1:], strict=True)
+        if column != "NOTE"
+    ]
+    note = min(widest[columns.index("NOTE")], _NOTE) + 2 if "NOTE" in columns else 0
+    room = max(_NAME, width - sum(others) - note)
+    for row in rows:
+        name = str(row[0])
+        if len(name) > room:
+            row[0] = f"{name[: room - _TAIL - 1]}…{name[-_TAIL:]}"
+
+
 def state(view: JobView) -> "Text":
     """A job's state in its colour."""
     from rich.text import Text
@@ -149,9 +196,9 @@ def end(name: str, view: JobView | None, record: "Record", output: Sequence[str]
     words = standing(view, None).split(" · ") if view else ["cancelled"]
     if drawn.waited is not None:
         words[0] += f" (waited {clock(drawn.waited)})"
-    say(" · ".join([name, *words] if name else words))
+    say(" · ".join([name, *words] if name else words), prose=True)
     for line in failure(view, output) if view is not None else ():
-        say(line)
+        say(line, prose=True)
     if drawn.rows:
         say("", *bars.lines(drawn, most=ROWS))
 
@@ -357,6 +404,12 @@ def age(since: datetime | None, now: datetime | None = None) -> str:
 def span(begin: datetime, end: datetime) -> str:
     """The time between both: `0:12`."""
     return clock(max(0.0, (end - begin).total_seconds()))
+
+
+def path(where: Path) -> str:
+    """A path as a shell takes it, with `~` for the user's home."""
+    home = os.environ.get("HOME", "")
+    return f"~/{where.relative_to(home)}" if home and where.is_relative_to(home) else str(where)
 
 
 def plural(count: int, noun: str) -> str:

@@ -134,11 +134,11 @@ def _say(answer: Answer, target: "Target") -> None:
     from muster.cli import show
 
     view, alone = answer.meant.view, answer.alone
-    say(show.reason(view))
+    say(show.reason(view), prose=True)
     for line in schedules.runs(view, datetime.now(UTC)):
-        say(f"  {line}")
+        say(f"  {line}", prose=True)
     for line in show.findings(view):
-        say(f"  {line}")
+        say(f"  {line}", prose=True)
     probed = [*filter(None, map(pods.ended_by_probe, view.pods))][:NAMED]
     for line in (
         *show.failure(view, answer.printed),
@@ -146,11 +146,11 @@ def _say(answer: Answer, target: "Target") -> None:
         *show.moved(view),
         *map(visible, (*probed, *answer.short)),
     ):
-        say(f"  {line}")
+        say(f"  {line}", prose=True)
     for line in show.explained(alone) if alone is not None else ():
-        say(f"  {line}")
+        say(f"  {line}", prose=True)
     for gang in view.gangs:
         for line in (*show.explanation(gang), *show.preemptions(gang.status.preemptions)):
-            say(f"  {line}")
+            say(f"  {line}", prose=True)
     if not (view.state.finished or view.managed_by or hosted(target)):
         say("  the embedded cluster is not running; `muster up` continues the job")
