@@ -26,6 +26,7 @@ from muster.app.views.objects import fetch
 from muster.app.views.why import asked
 from muster.app.wiring.cluster import Target
 from muster.cli import jobfile
+from muster.cli.errors import Failure
 from muster.core.words.gang import Code, GangId
 from muster.embedded.client import LocalClient
 from muster.embedded.storage.store import Store
@@ -42,6 +43,7 @@ from muster.workloads.load import load
 from muster.workloads.snapshot import Objects, typed
 from tests.app.plan.test_plan import job, node, objects, pod, queue
 from tests.tiers import examples
+from tests.translate.test_devices import device_class, resource_slice
 
 AnyKind = Kind[Any]
 
@@ -224,7 +226,7 @@ def test_a_submit_reads_each_kind_once_and_builds_one_mirror(
         assert len((asyncio.run(client.list(kinds.JOB))).items) == count
         client.reads["Job"] -= 1
     # on a real cluster also which schedulerNames muster serves: by its Lease, or else by its policies
-    assert client.reads.total() <= (11 if target.embedded else 13)
+    assert client.reads.total() <= (12 if target.embedded else 14)
     assert client.reads.pop("Queue") == 2, "muster's and Volcano's"
     assert max(client.reads.values()) == 1
     assert len(mirrors) == 1
@@ -246,6 +248,31 @@ def test_nodes_of_a_real_cluster_are_read_only_if_queues_share_them() -> None:
             client.reads.clear()
             asyncio.run(Snapshot.around(client, made.objects, frozenset({"muster"})))
             assert client.reads["Node"] == len(queues)
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_submit_warns_of_resources_that_exist_as_devices_only(
+    embedded: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asking = job("j", 2, 1, gang=True)
+    (container,) = asking["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": {"example.com/gpu": 1}}
+    made = file(asking, embedded=embedded)
+    target = Target() if embedded else Target("config")
+    for there in ([], [device_class(extended="example.com/gpu")]):
+        with cluster(node("n")) as (client, _):
+            asyncio.run(client.create(kinds.RESOURCE_SLICE, "", resource_slice("s")))
+            for each in there:
+                asyncio.run(client.create(kinds.DEVICE_CLASS, "", each))
+            client.reads.clear()
+            said = ""
+            try:
+                asyncio.run(jobfile.preflight(client, made, None, target, load))
+            except Failure as error:
+                said = str(error)
+            assert client.reads["ResourceSlice"] == len(there), "they may be many"
+            told = "DeviceClass gpu.nvidia.com has example.com/gpu as devices"
+            assert (told in (said if embedded else capsys.readouterr().err)) == bool(there)
 
 
 LEASED: Final = {

@@ -749,4 +749,22 @@ FAULTS: Final = (
         ("a form without the token of the page", 'form.get(FORM, "").encode()', "self.form.encode()"),
         ("a form of another origin", 'bool(origin) and origin == headers.get("host")', "True"),
     ),
+    *_faults(
+        "devices",
+        "translate/devices.py",
+        "translate/test_devices",
+        ("half a pool", "each.spec.pool.resource_slice_count != len(found)", "False"),
+        ("an older generation", "if each.spec.pool.generation == newest]", "]"),
+        ("a device twice", "return found if len({*names}) == len(names) else []", "return found"),
+    ),
+    *_faults(
+        "devices",
+        "core/world/handlers.py",
+        "translate/test_devices",
+        (
+            "gangs that wait already are not told",
+            "                world.hints = hints\n                world.nodes.revision += 1",
+            "                world.hints = hints",
+        ),
+    ),
 )

@@ -243,6 +243,8 @@ class Watched:
                 pass  # told once
             case events.LayersChanged():
                 told["layers",] = event.layers
+            case events.OutOfReach():
+                told["hints",] = event.hints
             case _:
                 raise AssertionError(f"a mirror tells no {event}")
 

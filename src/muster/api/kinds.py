@@ -33,6 +33,7 @@ from muster.api.muster_v1alpha1 import (
     TrustPolicy,
 )
 from muster.api.node_v1 import RuntimeClass
+from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.scheduling_v1beta1 import PodGroup as KubernetesPodGroup
 from muster.api.scheduling_v1beta1 import Workload
@@ -63,6 +64,16 @@ STORAGE_CLASS: Final = Kind(
 )
 RUNTIME_CLASS: Final = Kind(
     "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, RuntimeClass, status=False
+)
+_DEVICES: Final = "resource.k8s.io"
+DEVICE_CLASS: Final = Kind(_DEVICES, "v1", "DeviceClass", "deviceclasses", False, DeviceClass, status=False)
+RESOURCE_SLICE: Final = Kind(
+    _DEVICES, "v1", "ResourceSlice", "resourceslices", False, ResourceSlice, status=False
+)
+RESOURCE_CLAIM: Final = Kind(_DEVICES, "v1", "ResourceClaim", "resourceclaims", True, ResourceClaim)
+RESOURCE_CLAIM_TEMPLATE: Final = Kind(
+    *(_DEVICES, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", True, ResourceClaimTemplate),
+    status=False,
 )
 JOB: Final = Kind("batch", "v1", "Job", "jobs", True, Job)
 CRON_JOB: Final = Kind("batch", "v1", "CronJob", "cronjobs", True, CronJob)
@@ -202,6 +213,8 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     *FOREIGN,
     LIMIT_RANGE,
     RUNTIME_CLASS,
+    DEVICE_CLASS,
+    RESOURCE_SLICE,
     PREEMPTION,
     BATCH_JOB,
     LATTICE_JOB,
@@ -210,7 +223,11 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     *ADMITTING,
 )
 #: Those of them that muster need not be allowed to list; it then assumes that no objects exist.
-HIDDEN: Final[tuple[Kind[Any], ...]] = (LIMIT_RANGE, RUNTIME_CLASS, *ADMITTING)
+HIDDEN: Final[tuple[Kind[Any], ...]] = (
+    *(LIMIT_RANGE, RUNTIME_CLASS),
+    *(DEVICE_CLASS, RESOURCE_SLICE),
+    *ADMITTING,
+)
 
 #: Kinds of other projects that BatchJobs are compiled to. Muster only creates them.
 EMITTED: Final[tuple[Kind[Any], ...]] = (

@@ -117,7 +117,8 @@ class Snapshot:
     ) -> Self:
         """Returns the part of the cluster on which the checks of a job file depend before it is submitted.
 
-        Nodes are listed in the embedded cluster, where none can be added, and if queues share them.
+        Nodes are listed in the embedded cluster, where none can be added, and if queues share them. Where
+        there are classes of devices, nodes and slices say whether a resource exists as devices only.
         """
         there = {each["kind"] for each in job}
         if _GANGS.isdisjoint(there):
@@ -125,10 +126,13 @@ class Snapshot:
             return await cls.observe(client, schedulers, kinds.QUEUES if named else [])
         needed = (*SURROUNDINGS, *SHARING)
         if schedulers is None:
-            return await cls.observe(client, schedulers, (*needed, kinds.NODE), priced=True)
-        found = await cls.observe(client, schedulers, needed, priced=True)
+            needed = (*needed, kinds.NODE)
+        found, more = await cls.observe(client, schedulers, needed, priced=True), set[AnyKind]()
+        if any(kind is kinds.DEVICE_CLASS for kind, _, _ in found.objects.items):
+            more |= {kinds.NODE, kinds.RESOURCE_SLICE}
         if found.queues or any(kind.kind in there for kind in kinds.QUEUES):
-            found.objects.items |= (await _objects(client, [kinds.NODE])).items
+            more |= {kinds.NODE}
+        found.objects.items |= (await _objects(client, [*more.difference(needed)])).items
         return found
 
     def require(self, *needed: AnyKind) -> Self:

@@ -393,8 +393,9 @@ async def preflight(
     found = snapshot.preflight(job.objects)
     if found.never:
         raise Failure("\n".join(found.never), BAD_INPUT)
-    for finding in (*of_jobs(job, found.barred), *of_jobs(job, found.warnings())):
-        print_finding(finding)
+    for said in (found.barred, found.out_of_reach, found.warnings()):
+        for finding in of_jobs(job, said):
+            print_finding(finding)
     print_risks(_untold(found.risks(but=found.barred), target))
     return job
 

@@ -42,6 +42,7 @@ from muster.runtime.plan_record import Plan
 from muster.runtime.recorded_plans import RecordedPlans
 from muster.runtime.used_nodes import UsedNodes
 from muster.translate.adopted import EVERY, QueueObjects
+from muster.translate.devices import Devices
 from muster.translate.dialects import Reader, group_of
 from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey, in_order
@@ -110,7 +111,7 @@ class Mirror:
         #: groups to read again, with the objects that have changed since
         self._stale: dict[GroupKey, Touched] = {}
         self._allowances = Allowances(self.world)
-        self.queues = QueueObjects(adopts)
+        self.queues, self.devices = QueueObjects(adopts), Devices()
         #: which failures at the start of pods are reported, and the pods of which one has been
         self.counted = counted or Counted()
         self._failed: set[PodId] = set()
@@ -155,6 +156,8 @@ class Mirror:
             some = (bound.gang for bound, _ in self._charged.values() if bound.node in vanished)
             changes.gangs.update((gang, None) for gang in some if gang is not None)
             vanished.clear()
+        if (event := self.devices.event()) is not None:
+            changes.events.append(event)
         stale, self._stale = self._stale, {}
         pods, self._pods = self._pods, {}
         for key, touched in stale.items():
@@ -235,6 +238,9 @@ class Mirror:
 
     def _node(self, change: "_Change") -> None:
         self._pending.events += self._nodes.change(change.old, change.new)
+
+    def _devices(self, change: "_Change") -> None:
+        self.devices.change(change.old, change.new)
 
     def _queue(self, change: "_Change") -> None:
         name, old, new = self.queues.change(change.kind, change.latest, gone=change.new is None)
@@ -414,6 +420,8 @@ _CHANGE: Final[Mapping[AnyKind, Callable[[Mirror, _Change], None]]] = {
     kinds.CLUSTER_NETWORK_TOPOLOGY: Mirror._topology,
     kinds.RESOURCE_QUOTA: Mirror._quota,
     kinds.NODE: Mirror._node,
+    kinds.DEVICE_CLASS: Mirror._devices,
+    kinds.RESOURCE_SLICE: Mirror._devices,
     **dict.fromkeys(kinds.QUEUES, Mirror._queue),
     kinds.PDB: Mirror._budget,
     kinds.GANG: Mirror._gang,

@@ -65,7 +65,9 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
     notes += proposed.advice()
     for kind in cluster.hidden:
-        if kind not in kinds.FOREIGN:
+        if kind in (kinds.DEVICE_CLASS, kinds.RESOURCE_SLICE):
+            notes.append(f"{kind.plural} may not be listed; which resources are devices is not said")
+        elif kind not in kinds.FOREIGN:
             notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
     if others := [f"{kind.plural}.{kind.group}" for kind in cluster.hidden if kind in kinds.FOREIGN]:
         notes.append(f"{', '.join(others)} of other schedulers may not be listed, and do not count")

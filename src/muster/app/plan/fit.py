@@ -12,7 +12,7 @@ from typing import Final
 from muster.api import quantity
 from muster.core.offline import misfit
 from muster.core.words.decisions import Explanation
-from muster.core.words.events import Event, LayersChanged, NodeChanged
+from muster.core.words.events import Event, LayersChanged, NodeChanged, OutOfReach
 from muster.core.words.gang import Code, Gang, Gate, NodeName, Operator, Shape
 from muster.core.world.devices import WHOLE
 from muster.embedded import nodespec
@@ -51,6 +51,17 @@ def barred(gang: Gang, queues: Sequence[Event]) -> str:
         return ""
     empty = " even if nothing else runs" if why.code is Code.QUOTA_EXCEEDED else ""
     return f"{why.code.value}{empty}: {why.message}. The job waits until the queues are changed"
+
+
+def out_of_reach(gang: Gang, events: Sequence[Event]) -> str:
+    """What the gang asks for that the cluster has, but not as a resource of its nodes; "" if nothing."""
+    hints = {name: hint for event in events if isinstance(event, OutOfReach) for name, hint in event.hints}
+    asked = {GPU if name == GPU_SHARE else name for one in gang.pod_sets for name, _ in one.shape.requests}
+    there = {
+        name for event in events if isinstance(event, NodeChanged) for name, has in event.capacity if has
+    }
+    lacking = sorted((asked & hints.keys()) - there)
+    return "; ".join(f"no node has {name}: {hints[name]}" for name in lacking)
 
 
 def other_nodes(gang: Gang, events: Iterable[Event]) -> str | None:
@@ -105,7 +116,7 @@ def usable(events: Iterable[Event]) -> list[Event]:
     return [
         replace(event, cordoned=False, ready=True) if isinstance(event, NodeChanged) else event
         for event in events
-        if isinstance(event, NodeChanged | LayersChanged)
+        if isinstance(event, NodeChanged | LayersChanged | OutOfReach)
     ]
 
 
@@ -118,7 +129,8 @@ def _too_large(gangs: Iterable[Gang], events: Sequence[Event]) -> Iterator[str]:
             yield _sentence(gang, why)
 
 
-def _without_gpus(gangs: Iterable[Gang], events: Iterable[Event]) -> Iterator[str]:
+def _without_gpus(gangs: Iterable[Gang], events: Sequence[Event]) -> Iterator[str]:
+    gangs = [gang for gang in gangs if not out_of_reach(gang, events)]
     resources = {name for gang in gangs for one in gang.pod_sets for name, _ in one.shape.requests}
     nodes = (dict(event.capacity) for event in events if isinstance(event, NodeChanged))
     if resources & {GPU, GPU_SHARE} and not any(capacity.get(GPU) for capacity in nodes):

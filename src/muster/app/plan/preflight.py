@@ -33,6 +33,7 @@ SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
     kinds.CLUSTER_NETWORK_TOPOLOGY,
     kinds.LIMIT_RANGE,
     kinds.RUNTIME_CLASS,
+    kinds.DEVICE_CLASS,
 )
 #: What decides which priority a job may have, and what of a queue or a namespace
 SHARING: Final[tuple[Kind[Any], ...]] = (*kinds.QUEUES, kinds.RESOURCE_QUOTA)
@@ -86,6 +87,11 @@ class Preflight:
         events = [queue_changed(queue) for queue in self._queues]
         why = {alike: fit.barred(gang, events) for alike, gang in _unlike(self._gangs).items()}
         return {_name(gang): said for gang in self._gangs if (said := why[_nameless(gang)])}
+
+    @cached_property
+    def out_of_reach(self) -> dict[str, str]:
+        """What jobs ask for that the cluster has in a form that muster does not give out, by job name."""
+        return {_name(gang): said for gang in self._gangs if (said := fit.out_of_reach(gang, self._events))}
 
     def warnings(self, but: Collection[str] = ()) -> dict[str, str]:
         """What the scheduler will not do as a job says, by job name, such as a priority that it lowers.

@@ -24,7 +24,7 @@ from muster.core.words.gang import Code, GangId, NodeName, Shape, Strategy
 from muster.core.world.eligibility import Obstacle, obstacle, untolerated
 from muster.core.world.nodes import Bools
 from muster.core.world.queues import Queues
-from muster.names import GPU_SHARE
+from muster.names import GPU, GPU_SHARE
 
 #: Values of labels, and taints, that are named, at most.
 SHOWN: Final = 3
@@ -85,9 +85,15 @@ def _too_large(case: Case, part: Part) -> str:
         largest = int(case.world.nodes.capacity(row)[case.matching(part)].max(initial=0))
         if largest < asked:
             has = f"the largest matching node has {bare(resource, largest)}"
-            return f"a pod asks {show(resource, asked)}; {has}"
+            return f"a pod asks {show(resource, asked)}; {has}{_hint(case, resource)}"
     together = " and ".join(show(resource, asked) for resource, _, asked in pod if resource != PODS)
     return f"no matching node has {together} together"
+
+
+def _hint(case: Case, resource: str) -> str:
+    """Say where the cluster has a resource of which nodes give out too little, if it has it elsewhere."""
+    hint = case.world.hints.get(GPU if resource == GPU_SHARE else resource)
+    return f"; {hint}" if hint else ""
 
 
 def mismatch(shape: Shape, nodes: Iterable[NodeChanged]) -> str:
@@ -148,7 +154,7 @@ def insufficient_capacity(case: Case) -> Explanation | None:
     message += f"{are(resource, free)} free" if serving else none
     if serving and capacity < demanded:
         whole = f"all {serving} matching nodes together have" if serving > 1 else "the only matching node has"
-        message += f", {whole} {bare(resource, capacity)}"
+        message += f", {whole} {bare(resource, capacity)}{_hint(case, resource)}"
     blockers = case.holders(resource, usable)
     return Explanation(Code.INSUFFICIENT_CAPACITY, "placement", message, case.pod_sets, blockers)
 

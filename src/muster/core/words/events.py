@@ -187,6 +187,16 @@ class LayersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfReach:
+    """All resources that the cluster has in a form of which the scheduler gives nothing out, with a hint.
+
+    A gang that waits because nodes have too little of such a resource is told the hint.
+    """
+
+    hints: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueChanged:
     queue: Queue
 
@@ -246,6 +256,7 @@ Event = (
     | AvoidanceChanged
     | CommitFailed
     | LayersChanged
+    | OutOfReach
     | QueueChanged
     | QueueRemoved
     | QuotaChanged

@@ -68,6 +68,8 @@ class World:
         self.demands = Demands(self.ledger.footprints, self.failed_starts)
         #: gangs by the origin that they share
         self.siblings: dict[str, set[GangId]] = {}
+        #: by resource that no node gives out though the cluster has it, what to say to who lacks it
+        self.hints: dict[str, str] = {}
         #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
         #: there
         self.unexpected: set[NodeName] = set()

@@ -67,6 +67,10 @@ def apply(world: World, event: Event) -> None:
             _commit_failed(world, event)
         case events.LayersChanged():
             world.topology.change(event.layers)
+        case events.OutOfReach():
+            if (hints := dict(event.hints)) != world.hints:
+                world.hints = hints
+                world.nodes.revision += 1
         case events.QueueChanged():
             if world.queues.change(event.queue.name, event.queue):
                 world.gangs.touched.update(world.gangs)  # their requests may count now, or no longer
