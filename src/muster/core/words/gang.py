@@ -8,6 +8,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Final, NamedTuple, NewType
 
+from muster.core.words.devices import ClaimShape
 from muster.names import GPU_SHARE, is_gpu
 
 #: `namespace/name` of the group, plus `/stage` where it has several.
@@ -196,6 +197,8 @@ class Shape(Hashed):
     spread: tuple[Spread, ...] = ()
     #: what its node must offer, by name
     features: tuple[str, ...] = ()
+    #: its own claims; `requests` has what any allocation of them takes at least, by class
+    claims: tuple[ClaimShape, ...] = ()
     #: nodes that its pods must not use for now, and nodes that they use last (core/world/failed_starts.py)
     avoided: tuple[NodeName, ...] = ()
     last: tuple[NodeName, ...] = ()
