@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from muster.api import kinds
+from muster.api.base import Object
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.cli import asking, steering
@@ -58,12 +59,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 async def filled(client: LocalClient) -> None:
-    source = {"metadata": {"annotations": {SUBMITTED_FROM: Source("/here/job.yaml", "me@here").annotation()}}}
     for name in (OVER, OLD, NEW, OTHER):
         await client.create(kinds.JOB, "default", job(name))
-        await client.patch(kinds.JOB, "default", name, source)
+        await client.patch(kinds.JOB, "default", name, submitted(name[-8:]))
     complete = {"conditions": [{"status": "True", "type": "Complete"}]}
     await client.patch(kinds.JOB, "default", OVER, {"status": complete}, subresource="status")
+
+
+def submitted(suffix: str) -> Object:
+    """What muster records on a job that it submits, of a file whose generated names end so."""
+    source = Source("/here/job.yaml", "me@here", suffix=suffix)
+    return {"metadata": {"annotations": {SUBMITTED_FROM: source.annotation()}}}
 
 
 class Done:
@@ -161,13 +167,16 @@ def test_a_verb_that_ends_jobs_takes_no_prefix_and_no_several_jobs_unasked(
 
 
 @pytest.mark.parametrize("each", END)
+@pytest.mark.parametrize("by_muster", [False, True])
 @pytest.mark.parametrize("name", ["exp-20261128", "exp-20261", "exp-deadbeef", "exp-20261128-r1"])
 def test_a_name_that_ends_in_hex_digits_is_no_run_of_what_is_before_them(
-    store: Store, each: str, name: str
+    store: Store, each: str, by_muster: bool, name: str
 ) -> None:
-    """As of a job that kubectl has created; unless the API server has made the name."""
+    """As its author has written it, for muster or kubectl; unless a name was generated."""
     client = LocalClient(Registry(store))
     asyncio.run(client.create(kinds.JOB, "default", job(name)))
+    if by_muster:
+        asyncio.run(client.patch(kinds.JOB, "default", name, submitted("0a1b2c3d")))
     done = verb(each, "exp")
     assert done.code == 2
     assert f"exp is the beginning of {name}" in done.err

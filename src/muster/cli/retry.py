@@ -44,6 +44,7 @@ def command(
     async def again(client: Client, view: JobView) -> tuple[Followed, Again]:
         was = Source.read(view.resource.metadata.annotations.get(SUBMITTED_FROM))
         source, directory = jobfile.submission(was.file if was is not None else ""), ""
+        source = replace(source, suffix=was.suffix if was is not None else "")
         if was is not None and was.copy:
             directory = _there(was.cwd) if new_code else ""
             if not new_code and not _is_there(was.copy):

@@ -1,5 +1,6 @@
 """The result of compiling a job file of any format: objects to create, and findings about them."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -49,6 +50,19 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     dirty: bool | None = None
     #: the copy of that directory in which its pods run; "" = the directory itself
     copy: str = ""
+    #: what ends the names that muster has generated, in full or its first `GENERATED` characters
+    suffix: str = ""
+
+    def generated(self, name: str, stem: str) -> bool:
+        """Whether muster generated this name of an object from the stem, or that of a retry of the object.
+
+        An author may write a name that looks alike, such as `exp-20261128`.
+        """
+        return self.suffix != "" and any(
+            re.fullmatch(r"(-[1-9]\d*)?(-r[1-9]\d*)?", name.removeprefix(begin), re.ASCII)
+            for each in (self.suffix, self.suffix[:GENERATED])
+            if name.startswith(begin := f"{stem}-{each}")
+        )
 
     def same(self, other: "Source | None") -> bool:
         """Whether both are the same file of the same person, whatever it contained."""
@@ -150,6 +164,8 @@ class JobFile:
     items: tuple[Item, ...]
     #: warnings, notes and hints found while compiling
     notes: tuple[Finding, ...] = ()
+    #: what ends generated names, as in `Options`
+    suffix: str = ""
     #: whether all of the file's jobs are gangs; None if only some are
     gang: bool | None = False
     #: the kind that its author wrote, if it is compiled to other kinds: BatchJob or LatticeJob

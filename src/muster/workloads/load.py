@@ -41,7 +41,7 @@ def load(
     if not options.suffix:
         options = replace(options, suffix=hashlib.sha256(content.encode()).hexdigest()[:8])
     documents = source.parse(content, called)
-    job = format_of(documents[0]).load(documents, options)
+    job = replace(format_of(documents[0]).load(documents, options), suffix=options.suffix)
     if options.queue is not None:
         for item in job.items:
             annotate.in_queue(item.object, options.queue)

@@ -183,7 +183,7 @@ async def test_a_gang_that_runs_runs_on_though_it_is_submitted_again(client: Loc
     assert not found.spec.suspend
     assert found.metadata.labels[names_.ADMISSION] == "gang"
     assert "team" not in found.metadata.labels
-    assert Source.read(found.metadata.annotations[names_.SUBMITTED_FROM]) == first, "who made it"
+    assert first.same(Source.read(found.metadata.annotations[names_.SUBMITTED_FROM])), "who made it"
     assert "/one" in found.spec.template["metadata"]["annotations"][names_.CALLER]
 
 

@@ -129,10 +129,15 @@ def made_from(job: JobView) -> Source | None:
 def is_run_of(name: str, job: JobView) -> bool:
     """Whether `name` is known to be the job's own, or that of its file, as far as `find` matched it.
 
-    Hex digits at the end are no proof: an `exp-20261128` of kubectl is no run of `exp`.
+    Hex digits at the end are no proof: an `exp-20261128` that its author has named so is no run of `exp`.
     """
     own, meta = name.rpartition("/")[2], job.resource.metadata
-    return meta.name == own or meta.generate_name == f"{own}-" or made_from(job) is not None
+    source = made_from(job)
+    return (
+        meta.name == own
+        or meta.generate_name == f"{own}-"
+        or (source is not None and source.generated(meta.name, own))
+    )
 
 
 def _is_named(job: Followed, view: JobView) -> bool:

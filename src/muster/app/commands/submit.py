@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from muster.api import groups
 from muster.api.base import Kind, Resource, controller_of, owner
 from muster.api.kinds import (
@@ -56,6 +58,8 @@ async def submit(
 
     Raises Taken for the first job that exists, and must not or cannot be changed.
     """
+    if source is not None:
+        source = replace(source, suffix=job.suffix)
     if job.kind:
         await _refuse_batch_job(client, job)
     done: list[tuple[Item, Applied]] = []
