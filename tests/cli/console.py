@@ -3,7 +3,8 @@
 `$ ` begins a command, `> ` continues it, everything else is its output; `[exit N]` at the end of an output
 is the command's exit code where it is not 0. Compared is what does not vary from run to run:
 
-- names' suffixes, process ids, ports, times and ages become one sign each, as does the home directory;
+- names' suffixes, process ids, ports, times and ages become one sign each, as do the home directory, that of
+  a submission, and the machine;
 - runs of spaces, and bars however long, count once;
 - lines of pods that run side by side may come in any order, and how a job stands on the way to its end
   (waiting, starting, running) may be said more often or less;
@@ -26,6 +27,9 @@ _READS: Final = re.compile(r"\bmuster (list|nodes|plan|why)\b")
 _AXIS: Final = re.compile(r"[\s\d:.]*\d:\d\d[\s\d:.]*")
 _VARYING: Final = (
     (re.compile(r"-[0-9a-f]{8}\b"), "-SUFFIX"),
+    (re.compile(r"-[0-9a-f]{5}\b(-r\d+\b)?(-[a-z0-9]{10}\b)?"), r"-SUFFIX\1"),
+    (re.compile(r"\bexited with code (\d+) on \S+"), r"exited with code \1 on NODE"),
+    (re.compile(r"^  in /.*"), "  in DIRECTORY"),
     (re.compile(r"\bpid \d+"), "pid N"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"KUBECONFIG=\S+"), "KUBECONFIG=FILE"),
