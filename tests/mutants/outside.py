@@ -16,6 +16,36 @@ def _faults(invariant: str, file: str, test: str, *changes: Change) -> Iterator[
 
 FAULTS: Final = (
     *_faults(
+        "devices",
+        "controllers/resource_claims.py",
+        "controllers/test_resource_claims",
+        (
+            "a claim of another pod, taken because its annotation says so",
+            "return meta.annotations.get(POD_CLAIM_NAME) == name and pod_claims.is_made_for(pod, claim)",
+            "return meta.annotations.get(POD_CLAIM_NAME) == name",
+        ),
+        (
+            "devices that stay allocated after their last pod",
+            "        if not remaining and protected:",
+            "        if False:",
+        ),
+        (
+            "a finalizer that is taken from a scheduler which has begun to allocate",
+            "    elif protected and meta.deletion_timestamp is not None and not remaining:",
+            "    elif protected and not remaining:",
+        ),
+    ),
+    *_faults(
+        "devices",
+        "api/rules/claims.py",
+        "api/rules/test_devices",
+        (
+            "an allocation that changes under its pods",
+            'return errors + check_frozen(obj, old, (*path, "allocation"))',
+            "return errors",
+        ),
+    ),
+    *_faults(
         "marks",
         "workloads/convert/pod_groups.py",
         "workloads/test_convert",

@@ -230,6 +230,8 @@ class PodStatus(Struct, frozen=True):
     #: of the whole pod, if its spec has pod-level resources
     allocated_resources: Quantities = {}
     resources: ResourceRequirements | None = None
+    #: the names of claims that were made from templates
+    resource_claim_statuses: list[Object] = []
 
 
 #: An annotation of the API server's image of a static pod, which only its kubelet can end.

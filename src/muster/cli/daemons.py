@@ -100,7 +100,7 @@ Only = Annotated[
         "--only",
         metavar="NAMES",
         help="Controllers to run, separated by commas: gang, podgroup, batchjob, gpuhealth, job, jobset, "
-        "cronjob, garbage. By default gang,podgroup,batchjob.",
+        "cronjob, resourceclaim, garbage. By default gang,podgroup,batchjob.",
     ),
 ]
 

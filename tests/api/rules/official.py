@@ -30,7 +30,13 @@ ROOTS: Final = (
     "V1PriorityClass",
     "V1PodDisruptionBudget",
     "V1Lease",
+    "V1DeviceClass",
+    "V1ResourceSlice",
+    "ResourceV1ResourceClaim",
+    "V1ResourceClaimTemplate",
 )
+#: Types that have the name of another group's.
+RENAMED: Final = {"CoreV1ResourceClaim": "ContainerResourceClaim"}
 _PRIMITIVE: Final = {"str": "s", "int": "i", "bool": "b", "datetime": "t", "bytes": "s", "object": "o"}
 #: OpenAPI calls these strings.
 _QUANTITIES: Final = {
@@ -57,6 +63,19 @@ _QUANTITIES: Final = {
     ("PersistentVolumeClaimStatus", "allocatedResources"),
     ("ResourceFieldSelector", "divisor"),
     ("EmptyDirVolumeSource", "sizeLimit"),
+    ("CapacityRequestPolicy", "default"),
+    ("CapacityRequestPolicy", "validValues"),
+    ("CapacityRequestPolicyRange", "max"),
+    ("CapacityRequestPolicyRange", "min"),
+    ("CapacityRequestPolicyRange", "step"),
+    ("CapacityRequirements", "requests"),
+    ("Counter", "value"),
+    ("DeviceCapacity", "value"),
+    ("DeviceRequestAllocationResult", "consumedCapacity"),
+    ("NodeAllocatableMapping", "capacityMultiplier"),
+    ("NodeAllocatableMapping", "deviceMultiplier"),
+    ("NodeAllocatableOverhead", "perContainer"),
+    ("NodeAllocatableOverhead", "perPod"),
 }
 #: Fields that are a number or a string; all other fields without a model are any JSON.
 _INT_OR_STRING: Final = ("port", "targetPort", "minAvailable", "maxUnavailable")
@@ -69,6 +88,8 @@ _ASKED_ELSEWHERE: Final = {
     ("EnvVar", "name"),
     ("VolumeMount", "name"),
     ("VolumeMount", "mountPath"),
+    # 0 is a generation, which protobuf leaves out
+    ("ResourcePool", "generation"),
 }
 
 
@@ -93,7 +114,7 @@ def derived() -> dict[str, dict[str, str]]:
             field = model.attribute_map[attribute]
             waiting += [word for word in re.findall(r"\w+", type_) if _is_model(word)]
             if (name, field) in _QUANTITIES:
-                code = "{q" if type_.startswith("Dict") else "q"
+                code = {"Dict": "{q", "List": "[q"}.get(type_[:4], "q")
             else:
                 code = "x" if type_ == "object" and field in _INT_OR_STRING else _code(type_)
             asked = field in required and (name, field) not in _ASKED_ELSEWHERE
@@ -114,7 +135,7 @@ def _is_model(word: str) -> bool:
 
 
 def _name(model: str) -> str:
-    return re.sub(r"^(Core)?V1(alpha\d|beta\d)?", "", model)
+    return RENAMED.get(model) or re.sub(r"^(Core|Resource)?V1(alpha\d|beta\d)?", "", model)
 
 
 def text(types: dict[str, dict[str, str]]) -> str:

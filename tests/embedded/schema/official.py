@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.api.rules.official import FILE as TYPES
+from tests.api.rules.official import RENAMED
 
 FILE: Final = Path(__file__).parents[3] / "src/muster/embedded/schema/merging.json"
 DOCUMENTS: Final = (
@@ -21,7 +22,12 @@ DOCUMENTS: Final = (
     "apis__node.k8s.io__v1",
     "apis__scheduling.k8s.io__v1",
     "apis__coordination.k8s.io__v1",
+    "apis__resource.k8s.io__v1",
 )
+#: Types with another name in the table of types.
+_RENAMED: Final = {
+    f"io.k8s.api.core.v1.{model.removeprefix('CoreV1')}": name for model, name in RENAMED.items()
+}
 
 
 def derived(documents: list[Any]) -> dict[str, dict[str, str]]:  # Any: JSON
@@ -30,7 +36,7 @@ def derived(documents: list[Any]) -> dict[str, dict[str, str]]:  # Any: JSON
     found: dict[str, dict[str, str]] = {}
     for document in documents:
         for long, schema in document["components"]["schemas"].items():
-            name = long.rpartition(".")[2]
+            name = _RENAMED.get(long) or long.rpartition(".")[2]
             if name not in known or not long.startswith("io.k8s."):
                 continue
             rules = {"": _code(schema)} | {

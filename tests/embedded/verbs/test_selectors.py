@@ -86,6 +86,25 @@ def test_field_selectors(kind: AnyKind, selector: str, matches: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ("spec.nodeName=n0", True),
+        ("spec.driver=gpu.example.com,spec.pool.name=rack/n0", True),
+        ("spec.pool.name=n0", False),
+    ],
+)
+def test_field_selectors_of_slices(selector: str, matches: bool) -> None:
+    spec = {"nodeName": "n0", "driver": "gpu.example.com", "pool": {"name": "rack/n0"}}
+    found = Selector(kinds.RESOURCE_SLICE, fields=selector).matches(body({"metadata": {}, "spec": spec}))
+    assert found is matches
+
+
+def test_other_kinds_may_have_fields_of_these_names() -> None:
+    spec = {"driver": 5, "pool": "none", "nodeName": "n0"}
+    assert Selector(kinds.POD, fields="spec.nodeName=n0").matches(body({"metadata": {}, "spec": spec}))
+
+
+@pytest.mark.parametrize(
     ("selector", "message"),
     [
         ("spec.color=red", "not supported: spec.color .*known: .*spec.nodeName"),

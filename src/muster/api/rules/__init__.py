@@ -14,8 +14,10 @@ from muster.api import groups, kinds
 from muster.api.base import Kind, Object
 from muster.api.fields import Finding
 from muster.api.rules import (
+    claims,
     cluster,
     cron,
+    devices,
     job,
     jobset,
     metadata,
@@ -34,6 +36,8 @@ class Rules(NamedTuple):
 
     default: Callable[[Object], Object] = lambda obj: obj
     validate: Callable[[Object, Object | None], list[Finding]] = lambda obj, old: []
+    #: completes, in place, and checks what a write of the status makes of the object
+    status: Callable[[Object, Object], list[Finding]] = lambda obj, old: []
 
 
 #: Any, because a table of kinds holds kinds of many types.
@@ -56,6 +60,10 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     ),
     groups.NATIVE.kind: Rules(podgroup.default_pod_group, podgroup.validate_pod_group),
     kinds.WORKLOAD: Rules(validate=podgroup.validate_workload),
+    kinds.DEVICE_CLASS: Rules(validate=devices.validate_class),
+    kinds.RESOURCE_SLICE: Rules(devices.default_slice, devices.validate_slice),
+    kinds.RESOURCE_CLAIM: Rules(claims.default_claim, claims.validate_claim, claims.update_status),
+    kinds.RESOURCE_CLAIM_TEMPLATE: Rules(claims.default_template, claims.validate_template),
     kinds.QUEUE: Rules(queue.default, queue.validate),
     kinds.GANG_PLAN: Rules(validate=scheduling.validate_plan),
 }
@@ -75,3 +83,8 @@ def default(kind: Kind[Any], obj: Object) -> Object:
 def validate(kind: Kind[Any], obj: Object, old: Object | None) -> list[Finding]:
     """Every invalid field, by the rules of the metadata and of the kind. `obj` has its defaults."""
     return [*metadata.validate(obj, old), *RULES.get(kind, _NONE).validate(obj, old)]
+
+
+def validate_status(kind: Kind[Any], obj: Object, old: Object) -> list[Finding]:
+    """Every field of the status that is invalid beside the status before. Completes it, in place."""
+    return RULES.get(kind, _NONE).status(obj, old)

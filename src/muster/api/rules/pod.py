@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.api.base import Object
 from muster.api.fields import Finding, Path
-from muster.api.rules import container, resources, volumes
+from muster.api.rules import claims, container, resources, volumes
 from muster.api.rules.metadata import label, labels, shown, subdomain
 from muster.api.rules.sources import unsupported
 
@@ -85,6 +85,7 @@ def validate_spec(spec: Object, path: Path) -> list[Finding]:
             seen.add(each["name"])
     for position, toleration in enumerate(spec.get("tolerations") or []):
         errors += _toleration(toleration, (*path, "tolerations", position))
+    errors += claims.validate_pod(spec, path)
     errors += resources.of_pod(spec.get("resources") or {}, (*path, "resources"))
     errors += resources.overhead(spec.get("overhead") or {}, (*path, "overhead"))
     return errors

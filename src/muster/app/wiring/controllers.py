@@ -17,6 +17,7 @@ from muster.controllers import (
     jobset,
     podgroup,
     preemptions,
+    resource_claims,
     volcano_queues,
 )
 from muster.controllers.job import CONTROLLER as JOB
@@ -31,6 +32,7 @@ CONTROLLERS: Final[dict[str, Callable[[Site], list[driver.Controller[Any]]]]] = 
         *(podgroup.controller(row, site.schedulers) for row in podgroup.STATUS),
         volcano_queues.controller(),
     ],
+    "resourceclaim": lambda _: [resource_claims.of_pods(), resource_claims.freed()],
     "cronjob": lambda _: [cron.cron_jobs()],
     "batchjob": batch_jobs.controllers,
 }

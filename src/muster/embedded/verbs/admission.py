@@ -108,7 +108,7 @@ def earlier(kind: AnyKind, raw: bytes) -> Object:
 
 
 def check_status(kind: AnyKind, name: str, obj: Object, old: Object) -> Resource:
-    """Checks the types of `obj.status`; the other fields have the right types already. Returns the struct.
+    """Checks `obj.status`; the other fields have been checked already. Returns the struct.
 
     Parts of the status that are the very objects of the `old` state have been checked before.
     """
@@ -120,6 +120,8 @@ def check_status(kind: AnyKind, name: str, obj: Object, old: Object) -> Resource
         status |= changed
     else:
         _give_types(kind, name, {"status": status})
+    if errors := rules.validate_status(kind, obj, old):
+        raise invalid(kind, name, errors)
     return typed
 
 

@@ -26,6 +26,9 @@ class _Spec(Struct, frozen=True):
     scheduler_name: str = ""
     restart_policy: str = ""
     unschedulable: bool = False
+    #: Any: of other kinds, which may have fields of these names, they are not read
+    driver: Any = ""
+    pool: Any = None
 
 
 class _Status(Struct, frozen=True):
@@ -68,6 +71,11 @@ _OF_KIND: Final[dict[str, dict[str, Callable[[Traits], str]]]] = {
         "status.podIP": lambda t: t.status.pod_ip,
     },
     "Node": {"spec.unschedulable": lambda t: "true" if t.spec.unschedulable else "false"},
+    "ResourceSlice": {
+        "spec.nodeName": lambda t: t.spec.node_name,
+        "spec.driver": lambda t: str(t.spec.driver),
+        "spec.pool.name": lambda t: str(t.spec.pool["name"]),
+    },
     "Namespace": {"status.phase": lambda t: t.status.phase},
     "Secret": {"type": lambda t: t.type},
     "Event": {

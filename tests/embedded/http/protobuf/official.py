@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-FILE: Final = Path(__file__).parents[3] / "src/muster/embedded/http/protobuf/messages.json"
+from tests.api.rules.official import RENAMED
+
+FILE: Final = Path(__file__).parents[4] / "src/muster/embedded/http/protobuf/messages.json"
 SOURCES: Final = (
     "api@*/core/v1/types.go",
     "api@*/batch/v1/types.go",
@@ -20,6 +22,7 @@ SOURCES: Final = (
     "api@*/node/v1/types.go",
     "api@*/scheduling/v1/types.go",
     "api@*/coordination/v1/types.go",
+    "api@*/resource/v1/types.go",
     "api@*/authorization/v1/types.go",
     "api@*/authentication/v1/types.go",
     "apimachinery@*/pkg/apis/meta/v1/types.go",
@@ -30,6 +33,7 @@ ROOTS: Final = (
     *("Namespace", "Node", "Pod", "Service", "ConfigMap", "Secret", "ServiceAccount", "Event"),
     *("ResourceQuota", "LimitRange", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     *("RuntimeClass", "Job", "CronJob", "PriorityClass", "PodDisruptionBudget", "Lease"),
+    *("DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"),
     *("Binding", "Eviction", "DeleteOptions"),
     *("SelfSubjectAccessReview", "SelfSubjectRulesReview", "SelfSubjectReview"),
 )
@@ -71,6 +75,9 @@ def derived(modules: Path) -> dict[str, dict[str, list[str]]]:
     for pattern in SOURCES:
         (file,) = modules.glob(pattern)
         text = file.read_text()
+        if "/core/" in pattern:
+            for model, name in RENAMED.items():
+                text = re.sub(rf"\b{model.removeprefix('CoreV1')}\b", name, text)
         for name, body in _STRUCT.findall(text):
             go.structs.setdefault(name, body)
         for name, type_ in _ALIAS.findall(text):
@@ -100,10 +107,9 @@ def _code(type_: str, go: Go) -> str | None:
         return _LEAVES[type_] + ("?" if pointer else "")
     if type_ == "ExtraValue":
         return None
-    for prefix, mark in (("[]", "["), ("map[string]", "{"), ("map[ResourceName]", "{")):
-        if type_.startswith(prefix):
-            inner = _code(type_.removeprefix(prefix), go)
-            return None if inner is None else mark + inner
+    if found := re.match(r"\[\]|map\[(string|(v1\.)?ResourceName|QualifiedName)\]", type_):
+        inner = _code(type_[found.end() :], go)
+        return None if inner is None else ("[" if found[0] == "[]" else "{") + inner
     if type_ in go.structs:
         return type_ + ("?" if pointer else "")
     if type_ in go.aliases:

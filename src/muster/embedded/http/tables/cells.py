@@ -197,6 +197,14 @@ def _group_status(group: Object, now: datetime) -> str:
     return SCHEDULED if scheduled.get("status") == "True" else UNSCHEDULABLE
 
 
+def _claim_state(claim: Object, now: datetime) -> str:
+    deleted, status = claim["metadata"].get("deletionTimestamp"), claim.get("status") or {}
+    if not status.get("allocation"):
+        return "deleted" if deleted else "pending"
+    reserved = ["reserved"] if status.get("reservedFor") else []
+    return ",".join([*(["deleted"] if deleted else []), "allocated", *reserved])
+
+
 def _of_definition(rows: Iterable[tuple[str, str, str]]) -> tuple[Column, ...]:
     """The columns of a CustomResourceDefinition: name, type, path."""
     return (
@@ -332,6 +340,14 @@ COLUMNS: Final[dict[Kind[Any], tuple[Column, ...]]] = {
         AGE,
         Column("PreemptionPolicy", at(".preemptionPolicy")),
     ),
+    kinds.RESOURCE_SLICE: (
+        NAME,
+        Column("Node", at(".spec.nodeName")),
+        Column("Driver", at(".spec.driver")),
+        Column("Pool", at(".spec.pool.name")),
+        AGE,
+    ),
+    kinds.RESOURCE_CLAIM: (NAME, Column("State", _claim_state), AGE),
     kinds.PDB: (
         NAME,
         Column("Min Available", at(".spec.minAvailable", "N/A")),

@@ -1,0 +1,69 @@
+"""Which claims of devices a pod has, and whether they are its own. Source: KEP-4381, KEP-3063.
+
+A pod names a claim, or a template; from the template the claim controller makes a claim with a generated
+name, and writes that name into the pod's status.
+"""
+
+from typing import Final
+
+from muster.api.base import controller_of
+from muster.api.core_v1 import Pod
+from muster.api.resource_v1 import ConsumerReference, ResourceClaim
+
+#: Annotation of a claim that was made for a pod: the name that the claim has in the pod.
+POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
+#: Finalizer of a claim that is allocated, or about to be.
+DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+
+
+def templates(pod: Pod) -> dict[str, str]:
+    """Returns the templates of the pod's claims, by the names that the claims have in the pod."""
+    of_claims = ((str(each.get("name")), each.get("resourceClaimTemplateName")) for each in _claims(pod))
+    return {name: str(template) for name, template in of_claims if template}
+
+
+def names(pod: Pod) -> dict[str, str]:
+    """Returns the names of the pod's claims, by the names that they have in the pod.
+
+    A claim whose template has not been served yet has none, and is left out; so is one that the pod does not
+    need after all.
+    """
+    made = {
+        str(each.get("name")): each.get("resourceClaimName") for each in pod.status.resource_claim_statuses
+    }
+    found: dict[str, str] = {}
+    for each in _claims(pod):
+        name = str(each.get("name"))
+        if known := each.get("resourceClaimName") or made.get(name):
+            found[name] = str(known)
+    return found
+
+
+def is_needed(pod: Pod, name: str) -> bool:
+    """Returns False if the pod's status says that it needs no claim of this name."""
+    statuses = pod.status.resource_claim_statuses
+    return not any(each.get("name") == name and not each.get("resourceClaimName") for each in statuses)
+
+
+def is_made_for(pod: Pod, claim: ResourceClaim) -> bool:
+    """Whether the claim was made from a template for this very pod, and not for a namesake."""
+    owner = controller_of(claim)
+    return (
+        claim.metadata.namespace == pod.metadata.namespace
+        and owner is not None
+        and (owner.api_version, owner.kind, owner.uid) == ("v1", "Pod", pod.metadata.uid)
+    )
+
+
+def reserves(reference: ConsumerReference, pod: Pod) -> bool:
+    """Whether an entry of a claim's `reservedFor` is this pod."""
+    return is_of_pod(reference) and reference.uid == pod.metadata.uid
+
+
+def is_of_pod(reference: ConsumerReference) -> bool:
+    """Whether an entry of `reservedFor` is a pod, and not a group of pods."""
+    return (reference.api_group, reference.resource) == ("", "pods")
+
+
+def _claims(pod: Pod) -> list[dict[str, object]]:
+    return pod.spec.resource_claims
