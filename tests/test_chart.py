@@ -10,8 +10,11 @@ import msgspec
 import pytest
 import yaml
 
+from muster.api.kinds import ADMITTING
+from muster.api.reviews import SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW
 from muster.app.wiring.controllers import CONTROLLERS
 from muster.app.wiring.settings import Common, ControllersSettings, SchedulerSettings, load
+from muster.dashboard.cluster import KINDS
 from muster.version import VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +56,7 @@ def test_its_settings_are_valid(daemon: str, type_: type[Common], tmp_path: Path
     assert set(values["controllers"]["config"]["only"]) <= set(CONTROLLERS)
 
 
-def test_the_dashboard_shows_metrics_that_exist() -> None:
+def test_grafanas_dashboard_shows_metrics_that_exist() -> None:
     dashboard = json.loads((CHART / "files/dashboard.json").read_text())
     asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
     shown = {re.sub("_(bucket|count|sum)$", "", name) for name in re.findall(r"\bmuster_\w+", asked)}
@@ -61,6 +64,21 @@ def test_the_dashboard_shows_metrics_that_exist() -> None:
     assert len(shown) > 10
     assert shown <= known
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_the_pages_may_read_what_they_are_made_of_and_nothing_else() -> None:
+    text = (CHART / "templates/dashboard.yaml").read_text()
+    rules = yaml.safe_load(text.partition("\nrules:\n")[2].partition("\n---\n")[0])
+    granted = {
+        (group, resource): set(rule["verbs"])
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    reviews = {(kind.group, kind.plural): {"create"} for kind in (TOKEN_REVIEW, SUBJECT_ACCESS_REVIEW)}
+    names = {(ADMITTING[0].group, ADMITTING[0].plural): {"list"}}
+    shown = {(kind.group, kind.plural): {"list", "watch"} for kind in KINDS}
+    assert granted == {**shown, **names, **reviews}
 
 
 def test_whatever_controllers_run_they_may_record_events() -> None:

@@ -36,7 +36,7 @@ class Chart:
         """The users that the daemons are."""
         return frozenset(
             f"system:serviceaccount:{self.namespace}:{self.release}-{name}"
-            for name in ("scheduler", "controllers")
+            for name in ("scheduler", "controllers", "dashboard")
         )
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
@@ -62,9 +62,9 @@ class Chart:
 
     def arguments(self, daemon: str, port: int = 0) -> list[str]:
         """The arguments of the Deployment's container, with its ConfigMap in a file; port 0: none."""
-        data = self._get("configmap", f"{self.release}-{daemon}")["data"]
         file = self.home / f"{daemon}.yaml"
-        file.write_text(data["config.yaml"])
+        if daemon != "dashboard":  # which has no settings but its arguments
+            file.write_text(self._get("configmap", f"{self.release}-{daemon}")["data"]["config.yaml"])
         given = [each for each in self.container(daemon)["args"] if not each.startswith("--listen")]
         listen = [f"--listen=127.0.0.1:{port}"] if port else []
         return [*(each.replace("/etc/muster/config.yaml", str(file)) for each in given), *listen]

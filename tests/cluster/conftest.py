@@ -70,9 +70,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def chart(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Chart:
     """muster's chart, installed; its Deployments have no replicas, since no kubelet would run them."""
-    made = install(
-        plane.kubeconfig, tmp_path_factory.mktemp("chart"), "controllers.replicas=0", "scheduler.replicas=0"
-    )
+    none = [f"{name}.replicas=0" for name in ("scheduler", "controllers", "dashboard")]
+    made = install(plane.kubeconfig, tmp_path_factory.mktemp("chart"), *none, "dashboard.enabled=true")
     made.await_roles()
     return made
 

@@ -16,10 +16,10 @@ from muster.app.views.job import JobView
 from muster.app.views.logs import Line
 from muster.app.views.timeline import Now, Timeline, timeline
 from muster.dashboard import cluster as dashboard
-from muster.dashboard.access import HEADERS, Access
+from muster.dashboard.access import HEADERS, Access, Viewer
 from muster.dashboard.changes import Change, Refused
 from muster.dashboard.pages import HERE, ORDERS, Pages, Sources
-from muster.dashboard.server import MAIN, application
+from muster.dashboard.server import MAIN, Once, application
 from muster.kube.errors import Forbidden
 from muster.names import HOLD, SCHEDULER_LEASE, SCHEDULES
 from muster.workloads.pod_run import run_of
@@ -40,6 +40,39 @@ class Answered:
     @property
     def text(self) -> str:
         return self.body.decode()
+
+
+async def request(
+    app: ASGIApp, path: str, method: str = "GET", body: bytes = b"", **headers: str
+) -> Answered:
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "scheme": "http",
+        "http_version": "1.1",
+        "query_string": query.encode(),
+        "headers": [(key.replace("_", "-").encode(), value.encode()) for key, value in headers.items()],
+        "server": ("127.0.0.1", PORT),
+    }
+    found = Answered()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            found.status = message["status"]
+            found.headers = {key.decode().lower(): value.decode() for key, value in message["headers"]}
+        else:
+            found.body += message.get("body", b"")
+
+    await app(scope, receive, send)
+    return found
 
 
 @dataclass
@@ -66,35 +99,8 @@ class Browser:
     async def get(
         self, path: str, method: str = "GET", *, cookie: bool = True, body: bytes = b"", **headers: str
     ) -> Answered:
-        path, _, query = path.partition("?")
         sent = {"host": f"127.0.0.1:{PORT}", **({"cookie": self.cookie} if cookie else {}), **headers}
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "root_path": "",
-            "scheme": "http",
-            "http_version": "1.1",
-            "query_string": query.encode(),
-            "headers": [(key.replace("_", "-").encode(), value.encode()) for key, value in sent.items()],
-            "server": ("127.0.0.1", PORT),
-        }
-        found = Answered()
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                found.status = message["status"]
-                found.headers = {key.decode().lower(): value.decode() for key, value in message["headers"]}
-            else:
-                found.body += message.get("body", b"")
-
-        await self.app(scope, receive, send)
-        return found
+        return await request(self.app, path, method, body, **sent)
 
     async def says(self, path: str, *words: str) -> bool:
         text = (await self.get(path)).text
@@ -106,7 +112,7 @@ async def browser() -> AsyncIterator[Browser]:
     made = Cluster()
     seen = dashboard.Cluster(made.client, None)
 
-    async def output(view: JobView, most: int) -> Sequence[Line]:
+    async def output(view: JobView, most: int, viewer: Viewer) -> Sequence[Line]:
         if made_browser.refuses:
             raise Forbidden("no right")
         return [Line("p", HOSTILE)]
@@ -124,7 +130,8 @@ async def browser() -> AsyncIterator[Browser]:
 
     access = Access(PORT)
     changes = {change: does(change) for change in Change}
-    app = application(seen, Pages(seen, Sources(when, output, embedded=True, changes=changes)), access)
+    pages = Pages(seen, Sources(when, output, embedded=True, changes=changes))
+    app = application(seen, pages, Once(access, pages))
     running = asyncio.create_task(seen.run())
     made_browser = Browser(app, access.cookie.partition(";")[0], made, seen, changes)
     yield made_browser

@@ -797,4 +797,24 @@ FAULTS: Final = (
             "                world.hints = hints",
         ),
     ),
+    *_faults(
+        "viewers",
+        "dashboard/sight.py",
+        "dashboard/test_sight",
+        ("jobs of other namespaces on a page", "if view.namespace in self._own]", "]"),
+    ),
+    *_faults(
+        "viewers",
+        "dashboard/sign_in.py",
+        "dashboard/test_sight",
+        ("any name for the host of the pages", "if _name(host) not in self._hosts:", "if False:"),
+        ("a token in a cookie that goes to all ports", "value = secrets.token_urlsafe(32)", "value = token"),
+    ),
+    *_faults(
+        "viewers",
+        "dashboard/reviews.py",
+        "dashboard/test_sight",
+        ("a right to pods that shows gangs", " and await self._may(user, kinds.GANG, namespace)", ""),
+        ("unknown tokens without a bound", "if self._waiting >= WAITING:", "if False:"),
+    ),
 )

@@ -1,6 +1,7 @@
 """`muster dashboard`: shows the cluster in a browser."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -10,10 +11,13 @@ from muster.cli.options import Context, Kubeconfig
 from muster.cli.say import say
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from muster.app.views.job import JobView
     from muster.app.views.logs import Line
     from muster.app.wiring.cluster import Target
     from muster.app.wiring.state_directory import Endpoint
+    from muster.dashboard.access import Viewer
     from muster.dashboard.changes import Change
     from muster.kube.client import Client
 
@@ -24,20 +28,49 @@ Port = Annotated[
 ReadOnly = Annotated[
     bool, typer.Option("--read-only", help="Show only: no job is cancelled, held or released from a page.")
 ]
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Serve the users of a cluster at this address: each signs in with a bearer token and sees what "
+        "it may list. Read only.",
+        show_default=False,
+    ),
+]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--host",
+        metavar="NAME",
+        help="A name by which browsers reach --listen, besides localhost; may be repeated.",
+    ),
+]
 
 
 def command(
-    port: Port = 0, read_only: ReadOnly = False, kubeconfig: Kubeconfig = None, context: Context = None
+    port: Port = 0,
+    read_only: ReadOnly = False,
+    listen: Listen = "",
+    host: Hosts = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     import asyncio
 
     from muster.app.wiring.cluster import Target, attached
     from muster.dashboard.server import PortTaken
 
-    target = Target(kubeconfig, context)
+    if host and not listen:
+        raise Failure("--host is for --listen", BAD_INPUT)
+    # without a file, the service account of the pod
+    target = Target(kubeconfig or "", context) if listen else Target(kubeconfig, context)
+    if listen and target.connection.certified:
+        text = "--listen reads output with the tokens of its users: use a kubeconfig with a token, "
+        raise Failure(f"{text}not with a client certificate", BAD_INPUT)
     with attached(target) as endpoint:
         try:
-            asyncio.run(_serve(target, endpoint, port, read_only=read_only))
+            asyncio.run(_serve(target, endpoint, port, read_only=read_only, listen=listen, hosts=host or ()))
         except PortTaken as error:
             raise Failure(f"{error}; choose another with --port", BAD_INPUT) from None
 
@@ -47,7 +80,15 @@ FEW: Final = 4
 FRESH: Final = 5.0
 
 
-async def _serve(target: "Target", endpoint: "Endpoint | None", port: int, *, read_only: bool) -> None:
+async def _serve(
+    target: "Target",
+    endpoint: "Endpoint | None",
+    port: int,
+    *,
+    read_only: bool,
+    listen: str,
+    hosts: Sequence[str],
+) -> None:
     """Serves the pages until it is interrupted."""
     import asyncio
     import signal
@@ -57,47 +98,93 @@ async def _serve(target: "Target", endpoint: "Endpoint | None", port: int, *, re
     from muster.app.views import pods
     from muster.app.views.logs import read, read_archive
     from muster.app.wiring.cluster import acting, archive
+    from muster.dashboard.access import Access
     from muster.dashboard.cluster import Cluster
     from muster.dashboard.pages import PODS, Pages, Sources, gathered
-    from muster.dashboard.server import application, serving
+    from muster.dashboard.reviews import Reviews
+    from muster.dashboard.server import HOST, Once, application, serving
+    from muster.dashboard.sign_in import SignIn
     from muster.kube.client import LogOptions
     from muster.kube.clock import first
 
     kept = archive(target)
-    known: dict[str, tuple[float, Sequence[Line]]] = {}
+    known: dict[tuple[str, str], tuple[float, Sequence[Line]]] = {}
 
     async with acting(target, endpoint) as client:
 
-        async def output(view: "JobView", most: int) -> "Sequence[Line]":
+        async def output(view: "JobView", most: int, viewer: "Viewer") -> "Sequence[Line]":
             how = LogOptions(tail=most)
             if kept is not None:
                 record = await asyncio.to_thread(runs.of_view, target, view)
                 return await gathered(read_archive(kept, record.runs[-PODS:], how), most)
-            uid, now = view.resource.metadata.uid, time.monotonic()
-            if uid not in known or now - known[uid][0] > FRESH:  # each is a request to a kubelet
+            key, now = (viewer.token, view.resource.metadata.uid), time.monotonic()
+            if key not in known or now - known[key][0] > FRESH:  # each is a request to a kubelet
                 known.clear()
                 first = view.verdict.first.uid if view.verdict is not None else ""
                 some = sorted(view.pods, key=lambda pod: (pod.metadata.uid != first, pods.pod_order(pod)))[
                     :FEW
                 ]
-                known[uid] = now, await gathered(read(client, some, how), most)
-            return known[uid][1]
+                async with _as(viewer, target, client) as reader:
+                    known[key] = now, await gathered(read(reader, some, how), most)
+            return known[key][1]
 
         cluster = Cluster(client, target.schedulers)
         sources = Sources(
             lambda view, now: runs.of_view(target, view).timeline(now),
             output,
             embedded=target.embedded,
-            changes={} if read_only else _changes(client),
+            changes={} if read_only or listen else _changes(client),
         )
         pages = Pages(cluster, sources)
         stopped = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        async with serving(port, lambda access: application(cluster, pages, access)) as address:
-            say(f"the dashboard is at {address}")
+        for end in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(end, stopped.set)
+        if listen:
+            gate = SignIn(Reviews(client), pages, hosts, cluster.missing)
+            address, number = _address(listen)
+            async with serving(lambda _: application(cluster, pages, gate), number, address) as number:
+                say(f"the dashboard listens at port {number}", flush=True)
+                await first(cluster.run(), stopped.wait())
+            return
+        token = ""
+
+        def made(number: int) -> "ASGIApp":
+            nonlocal token
+            access = Access(number)
+            token = access.token
+            return application(cluster, pages, Once(access, pages))
+
+        async with serving(made, port) as number:
+            say(f"the dashboard is at http://{HOST}:{number}/?token={token}")
             say("The address opens it once, in one browser. Ctrl-C ends it; jobs go on.", flush=True)
             await first(cluster.run(), stopped.wait())
+
+
+def _address(listen: str) -> tuple[str, int]:
+    """The host and the port of HOST:PORT; no host: all addresses."""
+    host, _, port = listen.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+        raise Failure(f"--listen {listen}: write HOST:PORT, such as :8081", BAD_INPUT)
+    return host.strip("[]"), int(port)
+
+
+@asynccontextmanager
+async def _as(viewer: "Viewer", target: "Target", client: "Client") -> "AsyncIterator[Client]":
+    """A client with the viewer's rights: what only the API server may permit, it permits to the viewer."""
+    if not viewer.token:
+        yield client
+        return
+    from muster.kube.http import Connection, HttpClient
+
+    of = target.connection
+    bearer = {"Authorization": f"Bearer {viewer.token}"}
+    its = HttpClient(
+        Connection(of.server, of.tls, lambda: bearer, proxy=of.proxy, server_name=of.server_name)
+    )
+    try:
+        yield its
+    finally:
+        await its.close()
 
 
 def _changes(client: "Client") -> "Mapping[Change, Callable[[JobView], Awaitable[None]]]":

@@ -22,6 +22,7 @@ from muster.app.views.nodes import NodeView
 from muster.app.views.objects import Objects
 from muster.app.views.queues import QueueView
 from muster.core.world.failed_starts import FailedStarts
+from muster.dashboard.access import Sight
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.informers import Informers
@@ -47,6 +48,9 @@ KINDS: Final[tuple[AnyKind, ...]] = tuple(
 class Moment:
     """The cluster at one moment. Each answer is computed once, when it is first asked for."""
 
+    #: what of it is shown (`sight.Seen`)
+    sight = Sight()
+
     def __init__(
         self,
         informers: Informers,
@@ -60,6 +64,11 @@ class Moment:
         self._objects = {kind: [*informers[kind].items.values()] for kind in KINDS}
         #: kinds that could not be read so far
         self.missing = [kind.plural for kind in KINDS if not informers[kind].synced.is_set()]
+
+    @cached_property
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces of all objects."""
+        return frozenset(each.metadata.namespace for found in self._objects.values() for each in found) - {""}
 
     @cached_property
     def objects(self) -> Objects:
@@ -131,6 +140,10 @@ class Cluster:
         for kind in KINDS:
             reflector = self._informers[kind]
             reflector.subscribe(lambda old, new: self._changed.set(), partial(self._progressed, kind))
+
+    def missing(self) -> list[str]:
+        """The kinds that have not been read yet."""
+        return [kind.plural for kind in KINDS if not self._informers[kind].synced.is_set()]
 
     async def run(self) -> None:
         """Runs until it is cancelled."""

@@ -8,7 +8,8 @@ in a name turns the direction of a page.
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
@@ -31,10 +32,14 @@ from muster.dashboard import changes, drawing
 from muster.dashboard.access import FORM, Viewer
 from muster.dashboard.changes import Change, Refused
 from muster.dashboard.cluster import FAILURES, Cluster, Moment
+from muster.dashboard.sight import HiddenPage, seen
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.names import GPU, GPU_SHARE
+from muster.translate.disclosure import other
 
 HERE: Final = Path(__file__).parent
+#: Whom the page is made for; templates ask for it.
+_VIEWER: Final[ContextVar[Viewer | None]] = ContextVar("viewer", default=None)
 #: Jobs on a page of the table, nodes on a page, and jobs in a list of the first page.
 ROWS: Final = 100
 BOXES: Final = 200
@@ -60,7 +65,7 @@ class Sources:
     #: when the pods of a job waited and ran
     timeline: Callable[[JobView, float], Timeline]
     #: the last lines that the pods of a job have printed
-    output: Callable[[JobView, int], Awaitable[Sequence[Line]]]
+    output: Callable[[JobView, int, Viewer], Awaitable[Sequence[Line]]]
     #: whether the cluster is the embedded one
     embedded: bool
     #: how jobs are changed; empty: not at all
@@ -93,22 +98,39 @@ class Pages:
             "WIDTH": drawing.WIDTH,
             "identity": changes.identity,
             "changes": sources.changes,
+            "viewer": _VIEWER.get,
+            "FORM": FORM,
         }
 
     async def page(self, path: str, query: Mapping[str, str], viewer: Viewer) -> Page:
         """The page at an address; `query`: the first value of each parameter."""
-        moment = await self._cluster.now()
+        moment = await self._seen_by(viewer)
         begun = time.perf_counter()
         try:
             return await self._at(moment, path, query, viewer)
+        except HiddenPage:
+            text = "It needs the right to list nodes, queues, and the pods and gangs of all namespaces."
+            return self.problem(403, "You may not see this page", text)
         finally:
             self._cluster.took = time.perf_counter() - begun
+
+    def sign_in(self, problem: str) -> Page:
+        """A page that asks for a token. `problem`: with the one that was given; "": none was."""
+        html = self._templates.get_template("sign_in.html").render(
+            problem=problem, page="", command="", missing=()
+        )
+        return Page(html, 401)
+
+    async def _seen_by(self, viewer: Viewer) -> Moment:
+        _VIEWER.set(viewer)
+        moment = await self._cluster.now()
+        return seen(moment, await viewer.sight(moment.namespaces))
 
     async def sent(
         self, path: str, query: Mapping[str, str], form: Mapping[str, str], viewer: Viewer
     ) -> Page:
         """The answer to a form. It is one of this viewer's pages: `Viewer.sent` has said so."""
-        moment = await self._cluster.now()
+        moment = await self._seen_by(viewer)
         match path.strip("/").split("/"):
             case ["jobs", namespace, name, "change"]:
                 return await self._changed(moment, namespace, name, form)
@@ -121,9 +143,9 @@ class Pages:
             case ["jobs"]:
                 return await self._made("jobs", moment, "muster list", lambda: _jobs(moment, query))
             case ["jobs", namespace, name]:
-                return await self._job(moment, namespace, name)
+                return await self._job(moment, namespace, name, viewer)
             case ["jobs", namespace, name, "change"] if self._sources.changes:
-                return self._change(moment, namespace, name, query, viewer)
+                return self._change(moment, namespace, name, query)
             case ["queues"]:
                 return await self._made("queues", moment, "muster queues", lambda: _queues(moment))
             case ["nodes"]:
@@ -137,16 +159,13 @@ class Pages:
         )
         return Page(html, status)
 
-    def _change(
-        self, moment: Moment, namespace: str, name: str, query: Mapping[str, str], viewer: Viewer
-    ) -> Page:
+    def _change(self, moment: Moment, namespace: str, name: str, query: Mapping[str, str]) -> Page:
         """What can be done with a job. The page names the job that was seen, not its successor."""
         view = self._seen(moment, namespace, name, query.get("job", ""))
         if isinstance(view, Page):
             return view
         possible = [each for each in changes.possible(view) if each in self._sources.changes]
-        values = {"view": view, "possible": possible, "field": (FORM, viewer.form)}
-        return self._page("change", moment, f"muster cancel {name}", **values)
+        return self._page("change", moment, f"muster cancel {name}", view=view, possible=possible)
 
     async def _changed(self, moment: Moment, namespace: str, name: str, form: Mapping[str, str]) -> Page:
         """Changes the job that the form names, if it is still there."""
@@ -178,13 +197,18 @@ class Pages:
     def _gone(self, namespace: str, name: str) -> Page:
         return self.problem(404, f"{name} is gone", f"No job called {name} is in namespace {namespace}.")
 
-    async def _job(self, moment: Moment, namespace: str, name: str) -> Page:
+    async def _job(self, moment: Moment, namespace: str, name: str, viewer: Viewer) -> Page:
         found = moment.job(namespace, name)
         if found is None:
             return self._gone(namespace, name)
         view: JobView = found
         alone: Object | None = None
-        if view.state is State.WAITING and view.reason is not None and not moment.missing:
+        if (
+            view.state is State.WAITING
+            and view.reason is not None
+            and moment.sight.whole
+            and not moment.missing
+        ):
             how = {"embedded": self._sources.embedded}
             view, alone = await asyncio.to_thread(why.answered, view, moment.snapshot, **how)
         told = [gang.status.explanation for gang in view.gangs if gang.status.explanation]
@@ -200,13 +224,13 @@ class Pages:
             pods=[_pod(pod) for pod in sorted(view.pods, key=pods.pod_order)[:PODS]],
             bars=drawing.bars(timeline)[:PODS],
             length=timeline.end - timeline.begin,
-            lines=await self._output(view),
+            lines=await self._output(view, viewer),
         )
 
-    async def _output(self, view: JobView) -> Sequence[Line]:
+    async def _output(self, view: JobView, viewer: Viewer) -> Sequence[Line]:
         """The last lines, or why they cannot be read."""
         try:
-            return await self._sources.output(view, LINES)
+            return await self._sources.output(view, LINES, viewer)
         except (ApiError, Unanswered, Unreachable) as error:
             return [Line("dashboard:", f"the output cannot be read: {error}")]
 
@@ -345,6 +369,9 @@ def _nodes(moment: Moment, query: Mapping[str, str]) -> Object:
                 left = min(node.capacity.get(GPU, 0), drawing.CELLS) - len(held[node.name])
                 held[node.name] += [view.name] * min(_gpus(pod), max(left, 0))
                 cpu[node.name].append(view.name)
+    if not moment.sight.whole:  # what others use is not free
+        for name, node in there.items():
+            held[name] += [other("job")] * (min(node.used.get(GPU, 0), drawing.CELLS) - len(held[name]))
     shown, words = query.get("job", "")[:253], query.get("q", "")[:253]
     found = [node for node in moment.nodes if words in node.name and (not shown or shown in cpu[node.name])]
     number, last = _page_number(query, len(found), BOXES)
@@ -388,11 +415,3 @@ async def gathered(lines: AsyncIterator[Line], most: int) -> list[Line]:
         if len(found) > 2 * most:
             del found[:-most]
     return found[-most:]
-
-
-def first_values(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The first value of each parameter of a query."""
-    found: dict[str, str] = {}
-    for key, value in pairs:
-        found.setdefault(key, value)
-    return found

@@ -11,11 +11,11 @@ Nothing else is answered: no other method, and no request without access (`acces
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from hashlib import sha256
-from typing import Any, Final
-from urllib.parse import parse_qsl
+from typing import Any, Final, Protocol
 
 import uvicorn
 from starlette.applications import Starlette
@@ -25,9 +25,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from muster.dashboard.access import HEADERS, Access, Answer, Viewer
+from muster.dashboard.access import HEADERS, Access, Answer, Viewer, first_values, form_of
 from muster.dashboard.cluster import Cluster
-from muster.dashboard.pages import HERE, Page, Pages, first_values
+from muster.dashboard.pages import HERE, Page, Pages
 
 HOST: Final = "127.0.0.1"
 log = logging.getLogger(__name__)
@@ -35,9 +35,8 @@ log = logging.getLogger(__name__)
 IDLE: Final = 15.0
 #: Viewers that are told of changes at once; of more, each loads pages only.
 VIEWERS: Final = 200
-#: Bytes and fields of a form at most.
-FORM_BYTES: Final = 1 << 20
-FORM_FIELDS: Final = 64
+#: Of them, those of one user.
+STREAMS: Final = 50
 #: What live.js accepts.
 MAIN: Final = "text/vnd.muster.main"
 
@@ -46,16 +45,24 @@ class PortTaken(Exception):
     """The port of --port is in use."""
 
 
-def application(cluster: Cluster, pages: Pages, access: Access) -> ASGIApp:
+class Gate(Protocol):
+    """Decides who has access."""
+
+    async def admit(self, request: Request) -> Viewer | Response | None:
+        """The viewer; or what is answered instead; None: no viewer is needed."""
+        ...
+
+
+def application(cluster: Cluster, pages: Pages, gate: Gate) -> ASGIApp:
     """The whole application."""
-    viewers = asyncio.Semaphore(VIEWERS)
+    viewers, streams = asyncio.Semaphore(VIEWERS), Counter[str]()
 
     async def page(request: Request) -> Response:
         viewer: Viewer = request.scope[VIEWER]
         query = first_values(request.query_params.multi_items())
         try:
             if request.method == "POST":
-                sent = await _form(request)
+                sent = await form_of(request)
                 if isinstance(sent, str):
                     found = pages.problem(400, "This form cannot be read", sent)
                 elif not viewer.sent(request.headers, sent):
@@ -80,15 +87,17 @@ def application(cluster: Cluster, pages: Pages, access: Access) -> ASGIApp:
         return Response(html, found.status, headers, "text/html")
 
     async def events(request: Request) -> Response:
-        if viewers.locked():
+        viewer: Viewer = request.scope[VIEWER]
+        if viewers.locked() or streams[viewer.name] >= STREAMS:
             return Response("too many viewers", 503)
 
         async def stream() -> AsyncIterator[bytes]:
             async with viewers:
+                streams[viewer.name] += 1
                 changes = cluster.changes()
                 waiting = asyncio.ensure_future(anext(changes))
                 try:
-                    while True:
+                    while await viewer.stays():
                         done, _ = await asyncio.wait([waiting], timeout=IDLE)
                         if not done:
                             yield b": still here\n\n"
@@ -97,6 +106,9 @@ def application(cluster: Cluster, pages: Pages, access: Access) -> ASGIApp:
                         waiting = asyncio.ensure_future(anext(changes))
                 finally:
                     waiting.cancel()
+                    streams[viewer.name] -= 1
+                    if not streams[viewer.name]:
+                        del streams[viewer.name]
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
@@ -105,7 +117,7 @@ def application(cluster: Cluster, pages: Pages, access: Access) -> ASGIApp:
         Mount("/static", StaticFiles(directory=HERE / "static")),
         Route("/{path:path}", page, methods=["GET", "POST"]),
     ]
-    return _Guarded(Starlette(routes=routes), pages, access)
+    return _Guarded(Starlette(routes=routes), pages, gate)
 
 
 #: Where the viewer is in the scope of a request.
@@ -119,26 +131,11 @@ def _answered(page: Page) -> Response:
     return Response(page.html, page.status, media_type="text/html")
 
 
-async def _form(request: Request) -> dict[str, str] | str:
-    """The first value of each field of a form; or what is wrong with it."""
-    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
-        return "It must be application/x-www-form-urlencoded."
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > FORM_BYTES:
-            return f"It has more than {FORM_BYTES >> 20} MiB."
-    try:
-        return first_values(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS))
-    except ValueError:  # no UTF-8, or too many fields
-        return f"It has more than {FORM_FIELDS} fields, or is not UTF-8."
-
-
 class _Guarded:
     """Lets requests pass that have access, and sets the headers of all answers."""
 
-    def __init__(self, app: ASGIApp, pages: Pages, access: Access) -> None:
-        self._app, self._pages, self._access = app, pages, access
+    def __init__(self, app: ASGIApp, pages: Pages, gate: Gate) -> None:
+        self._app, self._pages, self._gate = app, pages, gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -150,10 +147,26 @@ class _Guarded:
                 message["headers"] = [*message.get("headers", ()), *more]
             await send(message)
 
-        scope[VIEWER] = self._access.viewer
-        await self._answer(Request(scope))(scope, receive, with_headers)
+        request = Request(scope, receive)
+        found = await self._gate.admit(request)
+        if isinstance(found, Response):
+            await found(scope, receive, with_headers)
+        elif request.method not in ("GET", "HEAD", "POST"):
+            text = "They are read, and their forms are sent."
+            page = self._pages.problem(405, "Not a method of these pages", text)
+            await Response(page.html, page.status, media_type="text/html")(scope, receive, with_headers)
+        else:
+            scope[VIEWER] = found
+            await self._app(scope, receive, with_headers)
 
-    def _answer(self, request: Request) -> ASGIApp:
+
+class Once:
+    """Lets the browser pass that has opened the address first (`access.Access`)."""
+
+    def __init__(self, access: Access, pages: Pages) -> None:
+        self._access, self._pages = access, pages
+
+    async def admit(self, request: Request) -> Viewer | Response:
         url = request.url
         match self._access.judge(request.headers, request.query_params.get("token")):
             case Answer.WRONG_HOST:
@@ -169,33 +182,29 @@ class _Guarded:
                 return RedirectResponse(
                     "/" + address.lstrip("/"), 303, headers={"Set-Cookie": self._access.cookie}
                 )
-        if request.method not in ("GET", "HEAD", "POST"):
-            return self._problem(
-                405, "Not a method of these pages", "They are read, and their forms are sent."
-            )
-        return self._app
+        return self._access.viewer
 
     def _problem(self, status: int, title: str, message: str) -> Response:
         return Response(self._pages.problem(status, title, message).html, status, media_type="text/html")
 
 
 @asynccontextmanager
-async def serving(port: int, make: Callable[[Access], ASGIApp]) -> AsyncIterator[str]:
-    """A context that serves what `make` returns, and yields the address with its token.
+async def serving(make: Callable[[int], ASGIApp], port: int, host: str = HOST) -> AsyncIterator[int]:
+    """A context that serves what `make` returns for a port, which it yields.
 
-    `port`: 0 for any. Raises PortTaken.
+    `port`: 0 for any. `host`: "" for all addresses. Raises PortTaken.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        listener = socket.create_server(
+            (host, port),
+            family=socket.AF_INET if "." in host else socket.AF_INET6,
+            dualstack_ipv6=not host and socket.has_dualstack_ipv6(),
+        )
     except OSError as error:
-        listener.close()
-        raise PortTaken(f"port {port} of {HOST} cannot be used: {error.strerror}") from None
-    number = listener.getsockname()[1]
-    access = Access(number)
+        raise PortTaken(f"port {port} of {host or 'this machine'} cannot be used: {error.strerror}") from None
+    number: int = listener.getsockname()[1]
     config = uvicorn.Config(
-        make(access),
+        make(number),
         http="httptools",
         ws="none",
         lifespan="off",
@@ -208,7 +217,7 @@ async def serving(port: int, make: Callable[[Access], ASGIApp]) -> AsyncIterator
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        yield f"http://{HOST}:{number}/?token={access.token}"
+        yield number
     finally:
         server.should_exit = True
         await task

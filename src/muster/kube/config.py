@@ -133,6 +133,7 @@ def load(
         credentials.refused,
         proxy,
         found.tls_server_name or "",
+        bool(found.cert_file),
     )
 
 

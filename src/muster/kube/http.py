@@ -81,6 +81,8 @@ class Connection:
     proxy: str = ""
     #: the name that the server's certificate must have; "": that of the address
     server_name: str = ""
+    #: whether `tls` has a certificate that says who the client is, whatever `headers` say
+    certified: bool = False
 
 
 class HttpClient:

@@ -1,0 +1,70 @@
+"""A moment of the cluster as one may see it who may not see all of it.
+
+What is not defined here is not shown: a property of `Moment` that is new raises HiddenPage, and so does the
+snapshot, since what a scheduler answers depends on all namespaces. The page then says which right it needs.
+"""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import NoReturn
+
+from muster.app.snapshot import Snapshot
+from muster.app.views.job import JobView
+from muster.app.views.nodes import NodeView
+from muster.app.views.queues import QueueView
+from muster.core.words.gang import GangId
+from muster.dashboard.access import Sight
+from muster.dashboard.cluster import Moment
+from muster.translate.disclosure import Disclosure
+
+
+class HiddenPage(Exception):
+    """A page needs what the viewer may not see."""
+
+
+def seen(moment: Moment, sight: Sight) -> Moment:
+    """The moment as far as it may be seen."""
+    return moment if sight.whole else Seen(moment, sight)
+
+
+class Seen(Moment):
+    """A part of a moment. Names of other namespaces' gangs are left out of its texts."""
+
+    def __init__(self, moment: Moment, sight: Sight) -> None:
+        self._whole, self.sight = moment, sight
+        self.revision, self.now = moment.revision, moment.now
+        hidden = [name for name, shown in (("nodes", sight.nodes), ("queues", sight.queues)) if not shown]
+        self.missing = [*moment.missing, *hidden]
+        self._own = moment.namespaces if sight.namespaces is None else sight.namespaces
+        self._names = Disclosure(lambda name: name.partition("/")[0] in moment.namespaces)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise HiddenPage(name)
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        return self._own
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        raise HiddenPage("snapshot")
+
+    @cached_property
+    def jobs(self) -> list[JobView]:
+        return [view for view in self._whole.jobs if view.namespace in self._own]
+
+    @cached_property
+    def queues(self) -> list[QueueView]:
+        if not self.sight.queues:
+            return []
+        return [
+            replace(view, front=[GangId(each) for each in self._names.gangs(view.front, self._own)])
+            for view in self._whole.queues
+        ]
+
+    @cached_property
+    def nodes(self) -> list[NodeView]:
+        if not self.sight.nodes:
+            return []
+        text = self._names.text
+        return [replace(node, note=text(node.note, self._own)) for node in self._whole.nodes]
