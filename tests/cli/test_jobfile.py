@@ -9,9 +9,9 @@ from muster.api.base import ObjectMeta
 from muster.api.kinds import VOLCANO_JOB as KIND
 from muster.api.muster_v1alpha1 import Queue, QueueSpec
 from muster.app.wiring.cluster import Target
-from muster.cli import jobfile, plan
+from muster.cli import jobfile, plan, submission
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.jobfile import _caller, _unserved, header, of_jobs, unusable
+from muster.cli.jobfile import _unserved, header, of_jobs, unusable
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 
@@ -198,7 +198,7 @@ def test_a_current_directory_that_is_not_utf8_is_refused(
     os.mkdir(directory)
     monkeypatch.chdir(os.fsdecode(directory))
     with pytest.raises(Failure, match="current directory is not UTF-8") as refused:
-        _caller()
+        submission.caller()
     assert refused.value.exit_code == BAD_INPUT
     str(refused.value).encode()
 
@@ -206,7 +206,7 @@ def test_a_current_directory_that_is_not_utf8_is_refused(
 def test_entries_of_path_that_are_not_utf8_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PATH", "HOME", "LANG"):
         monkeypatch.setenv(name, os.fsdecode(b"/usr/bin:/\xff:/bin"))
-    caller = _caller()
+    caller = submission.caller()
     assert (caller.path, caller.home, caller.lang) == ("/usr/bin:/bin", "", "")
     caller.annotation()
 

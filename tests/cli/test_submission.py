@@ -9,7 +9,7 @@ import yaml
 
 from muster.app.wiring.cluster import Target
 from muster.cli.errors import Failure
-from muster.cli.jobfile import _command_line, copied
+from muster.cli.submission import _command_line, copied
 from muster.names import SUBMITTED_FROM
 from tests.cli.binary import Muster
 

@@ -65,7 +65,7 @@ async def _meant(target: "Target", names: list[str], file: str | None, *, every:
     from muster.app.commands.submit import made_from
     from muster.app.views import find, jobs, objects
     from muster.app.wiring.cluster import reading
-    from muster.cli import jobfile
+    from muster.cli import jobfile, submission
     from muster.cli.steering import to_end
 
     found = []
@@ -81,7 +81,7 @@ async def _meant(target: "Target", names: list[str], file: str | None, *, every:
                 file, gang=None, queue=None, volumes=None, target=target, suffix=SUFFIX, runs=False
             )
             there = jobs.views(await objects.fetch(client))
-            mine = jobfile.agreed(of_file(made_from(job), there, jobfile.where_from(file)), "cancelled")
+            mine = jobfile.agreed(of_file(made_from(job), there, submission.where_from(file)), "cancelled")
             if not mine:
                 raise find.UnknownJob(f"no unfinished job of {jobfile.called(file)} is there")
             found += mine

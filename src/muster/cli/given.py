@@ -1,15 +1,21 @@
 """What `run` and `submit` are given: a job file, or a command after `--`, for which muster writes one."""
 
+import inspect
 import os
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
 from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.options import Context, Gang, Into, Kubeconfig, Nodes, Queue, Volumes
+
+if TYPE_CHECKING:
+    from muster.app.wiring.cluster import Target
+    from muster.workloads.jobfile import JobFile, Source
 
 #: Where `Command` leaves the words after `--`.
 _AFTER: Final = "muster.command"
@@ -48,6 +54,57 @@ Print = Annotated[
 Copy = Annotated[
     bool, typer.Option("--copy", help="Run from a copy of this directory: tracked and unignored files.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments and options of `run` and `submit`, in the order of their help."""
+
+    files: Files = None
+    gpus: Gpus = 0
+    cpus: Cpus = ""
+    memory: Memory = ""
+    count: Count = 1
+    gang: Gang = None
+    name: Name = ""
+    image: Image = ""
+    env: Env = None
+    env_file: EnvFile = None
+    print_only: Print = False
+    copy_files: Copy = False
+    queue: Queue = None
+    volume: Volumes = None
+    namespace: Into = None
+    nodes: Nodes = ""
+    kubeconfig: Kubeconfig = None
+    context: Context = None
+
+
+def taking_a_job(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer calls it: with each option of `Asked`, and with its own besides.
+
+    `command` takes the context of the call, the `Asked`, and its own options.
+    """
+
+    def verb(called_by: typer.Context, **options: Any) -> None:  # Any: what typer has parsed
+        asked = Asked(**{each.name: options.pop(each.name) for each in fields(Asked)})
+        command(called_by, asked, **options)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(each.name, keyword, default=each.default, annotation=each.type)
+        for each in fields(Asked)
+    ]
+    _, _, *own = inspect.signature(command).parameters.values()
+    parameters = [
+        inspect.Parameter("called_by", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+        *shared[:-2],
+        *(each.replace(kind=keyword) for each in own),
+        *shared[-2:],  # which cluster, as everywhere
+    ]
+    setattr(verb, "__signature__", inspect.Signature(parameters))  # noqa: B010  # unknown to type checkers
+    verb.__annotations__ = {each.name: each.annotation for each in parameters}
+    return verb
 
 
 class Command(TyperCommand):
@@ -89,26 +146,52 @@ class Given:
 
     @property
     def origin(self) -> str:
-        """The file as `jobfile.where_from` takes it: "" for a command."""
+        """The file as `submission.where_from` takes it: "" for a command."""
         return "" if self.command else self.file
 
 
-def given(
-    context: typer.Context,
-    files: Sequence[str] | None,
-    *,
-    gpus: int,
-    cpus: str,
-    memory: str,
-    count: int,
-    gang: bool | None,
-    name: str,
-    image: str,
-    queue: str | None,
-    env: Sequence[str] | None,
-    env_file: Sequence[str] | None,
-    print_only: bool,
-) -> Given | None:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be submitted, and where."""
+
+    target: "Target"
+    #: reads the job file; called again if its names, or the cluster's scheduler, are to be others
+    load: "Callable[..., JobFile]"
+    #: what the job records of its submission
+    source: "Source"
+
+
+def work(called_by: typer.Context, asked: Asked, *, jobs: bool) -> Work | None:
+    """What the user asked for; None if a job file was only to be printed. `jobs`: whether it must have jobs.
+
+    Raises Failure as `given` does, and if the directory cannot be copied.
+    """
+    from functools import partial
+
+    from muster.app.wiring.cluster import Target
+    from muster.cli import jobfile, submission
+
+    what = given(called_by, asked)
+    if what is None:
+        return None
+    target = Target(asked.kubeconfig, asked.context, asked.namespace, asked.nodes)
+    copy = submission.copied(target) if asked.copy_files else ""
+    load = partial(
+        jobfile.load,
+        what.file,
+        gang=what.gang,
+        queue=asked.queue,
+        volumes=asked.volume,
+        env=what.env,
+        target=target,
+        content=what.content,
+        cwd=copy,
+        jobs=jobs,
+    )
+    return Work(target, load, submission.record(what.origin, copy))
+
+
+def given(context: typer.Context, asked: Asked) -> Given | None:
     """The job file that is to run; None if it was only to be printed.
 
     Raises Failure if there is neither a file nor a command, or both, or options that do not belong to it.
@@ -117,9 +200,9 @@ def given(
     from muster.cli.say import say
     from muster.workloads import ad_hoc, variables
 
-    verb, words = context.info_name or "run", tuple(files or ())
+    verb, words = context.info_name or "run", tuple(asked.files or ())
     command = context.meta.get(_AFTER)
-    variables_given = variables.given(env or (), env_file or (), os.environ)
+    variables_given = variables.given(asked.env or (), asked.env_file or (), os.environ)
     if command is None:
         if not words:
             raise Failure(
@@ -130,35 +213,35 @@ def given(
             cut = before.index(words[0])
             raise _not_a_job_file(verb, before[:cut], before[cut:])
         of_commands = {
-            "--gpus": gpus, "--cpus": cpus, "--memory": memory, "--count": count != 1, "--name": name,
-            "--image": image, "--print": print_only,
+            "--gpus": asked.gpus, "--cpus": asked.cpus, "--memory": asked.memory, "--count": asked.count != 1,
+            "--name": asked.name, "--image": asked.image, "--print": asked.print_only,
         }  # fmt: skip
         if option := next((option for option, value in of_commands.items() if value), ""):
             told = f"{option} is for a command after --; {jobfile.called(words[0])} says it itself"
             raise Failure(told, BAD_INPUT)
         content = jobfile.stdin() if words[0] == "-" else None
-        return Given(words[0], content, variables_given, gang)
+        return Given(words[0], content, variables_given, asked.gang)
     if words:
         raise Failure(f"{words[0]} and a command are both given; keep one", BAD_INPUT)
     if not command or not command[0]:
         raise Failure(f"no command after --; write: muster {verb} -- python3 train.py", BAD_INPUT)
     job = ad_hoc.AdHoc(
         command,
-        gpus=gpus,
-        cpus=cpus or "1",
-        memory=memory,
-        count=count,
-        gang=bool(gang),
-        name=name,
-        image=image,
-        queue=queue or "",
+        gpus=asked.gpus,
+        cpus=asked.cpus or "1",
+        memory=asked.memory,
+        count=asked.count,
+        gang=bool(asked.gang),
+        name=asked.name,
+        image=asked.image,
+        queue=asked.queue or "",
         env=variables_given,
     )
     try:
         text = ad_hoc.text(job)
     except ValueError as error:
         raise Failure(str(error), BAD_INPUT) from None
-    if print_only:
+    if asked.print_only:
         say(text.rstrip("\n"))
         return None
     return Given(COMMAND, text.encode(), {}, None, command)

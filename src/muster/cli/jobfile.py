@@ -1,10 +1,7 @@
 """Job files on the command line: compiles a file with the command's options, prints its notes on stderr."""
 
 import os
-import pwd
 import secrets
-import shlex
-import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,8 +9,6 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from muster.api import groups, kinds
 from muster.api.base import Object, at
@@ -27,7 +22,7 @@ from muster.app.commands.change import known_queue
 from muster.app.views.job import JobView
 from muster.app.wiring.cluster import Target, serves
 from muster.app.wiring.state_directory import StateDirectory
-from muster.cli import asking
+from muster.cli import asking, submission
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.say import say, say_styled
 from muster.cli.show import plural
@@ -37,7 +32,7 @@ from muster.workloads import load as loading
 from muster.workloads import secret_files, source
 from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
-from muster.workloads.jobfile import LONGEST_COMMAND, Caller, Item, JobFile, Options, Role, Source
+from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.kubernetes.gangs import is_gang
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
@@ -93,7 +88,7 @@ def load(
         confined=bool(target.namespace),
         local=target.embedded,
         home=str(home) if target.embedded else "",
-        caller=_caller(cwd) if target.embedded and runs else None,
+        caller=submission.caller(cwd) if target.embedded and runs else None,
         runs=runs,
         jobs=jobs,
         volcano=runs and not target.embedded and left_to_volcano(file, content, target),
@@ -107,63 +102,6 @@ def left_to_volcano(file: str, content: bytes | None, target: Target) -> bool:
     """Whether the file may have Jobs of Volcano, and the cluster has its controllers for them."""
     text = source.read(Path(file)).encode() if content is None else content
     return kinds.VOLCANO_JOB.group.encode() in text and serves(target, kinds.VOLCANO_JOB)
-
-
-def where_from(file: str) -> Source:
-    """Where the jobs of this file come from, if this person submits it here; "": those of a command."""
-    try:
-        user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run as a user without a name
-        user = str(os.getuid())
-    path = file if file in ("", "-") else os.path.realpath(file)
-    return Source(path.encode(errors="backslashreplace").decode(), f"{user}@{socket.gethostname()}")
-
-
-def submission(file: str, copy: str = "") -> Source:
-    """As `where_from`, with command line, directory and commit. `copy`: the copy of that directory."""
-    from muster.app.wiring.repository import state
-
-    here = os.getcwd()
-    found = state(Path(here))
-    return msgspec.structs.replace(
-        where_from(file),
-        command=_command_line(sys.argv[1:])[:LONGEST_COMMAND],
-        cwd=here.encode(errors="backslashreplace").decode(),
-        commit=found.commit,
-        dirty=found.dirty,
-        copy=copy,
-    )
-
-
-def _command_line(words: Sequence[str]) -> str:
-    """The command line of muster, without values of variables, which may be secret."""
-    cut = words.index("--") if "--" in words else len(words)
-    told = ["muster", *words]
-    for number, word in enumerate(words[:cut]):
-        if number and words[number - 1] in ("-e", "--env"):
-            told[number + 1] = word.partition("=")[0]
-        elif word.startswith("--env="):
-            told[number + 1] = "=".join(word.split("=")[:2])
-        elif word.startswith("-e") and not word.startswith("--"):
-            told[number + 1] = word.partition("=")[0]
-    return shlex.join(told).encode(errors="backslashreplace").decode()
-
-
-def copied(target: Target) -> str:
-    """Copies the current directory for `--copy`; returns where to. Raises Failure."""
-    from muster.app.wiring import repository
-    from muster.embedded import directories
-
-    if not target.embedded:
-        raise Failure("--copy is for the embedded cluster; on a real one an image has the files", BAD_INPUT)
-    home = StateDirectory.of_user()
-    home.make()
-    to = directories.copies(home.root) / secrets.token_hex(8)
-    try:
-        repository.copy(Path.cwd(), to)
-    except repository.TooLarge as error:
-        raise Failure(str(error), BAD_INPUT) from None
-    return str(to)
 
 
 def agreed(found: OfFile, what: str) -> list[JobView]:
@@ -441,26 +379,3 @@ def print_risks(risks: "Iterable[Risk]") -> None:
             say(f"note: {each.message}", err=True)
         if each.warning:
             say(f"warning: {each.warning}", err=True)
-
-
-def _caller(directory: str = "") -> Caller:
-    """The submitting shell. Pods have it as JSON, which can only say what is UTF-8."""
-    environment, cwd = os.environ, directory or os.getcwd()
-    if not _is_utf8(cwd):
-        raise Failure(
-            f"the name of the current directory is not UTF-8 ({os.fsencode(cwd)!r}), so no pod can start "
-            "in it: run muster in another directory",
-            BAD_INPUT,
-        )
-    path = filter(_is_utf8, environment.get("PATH", "").split(os.pathsep))
-    home, lang = (value if _is_utf8(value := environment.get(name, "")) else "" for name in ("HOME", "LANG"))
-    return Caller(cwd=cwd, path=os.pathsep.join(path), home=home, lang=lang)
-
-
-def _is_utf8(text: str) -> bool:
-    """Whether a name of the system, in which Python keeps other bytes as surrogates, is UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -31,7 +31,7 @@ def command(
     from muster.app.views.job import JobView
     from muster.app.wiring.cluster import Target
     from muster.app.wiring.state_directory import StateDirectory
-    from muster.cli import jobfile
+    from muster.cli import submission
     from muster.cli.steering import steer as act
     from muster.kube.client import Client
     from muster.names import SUBMITTED_FROM
@@ -43,7 +43,7 @@ def command(
 
     async def again(client: Client, view: JobView) -> tuple[Followed, Again]:
         was = Source.read(view.resource.metadata.annotations.get(SUBMITTED_FROM))
-        source, directory = jobfile.submission(was.file if was is not None else ""), ""
+        source, directory = submission.record(was.file if was is not None else ""), ""
         source = replace(source, suffix=was.suffix if was is not None else "")
         if was is not None and was.copy:
             directory = _there(was.cwd) if new_code else ""

@@ -5,91 +5,39 @@ the end a timeline shows when the pods waited and ran. Without a terminal the st
 changes.
 """
 
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from muster.cli.given import Copy, Count, Cpus, Env, EnvFile, Files, Gpus, Image, Memory, Name, Print, given
-from muster.cli.options import Context, Gang, Into, Kubeconfig, Nodes, Queue, Volumes
+from muster.cli.given import Asked, taking_a_job, work
 
 Replace = Annotated[
     bool, typer.Option("--replace", help="First cancel jobs that were made from this file before.")
 ]
 
 
-def command(
-    called_by: typer.Context,
-    files: Files = None,
-    gpus: Gpus = 0,
-    cpus: Cpus = "",
-    memory: Memory = "",
-    count: Count = 1,
-    gang: Gang = None,
-    name: Name = "",
-    image: Image = "",
-    env: Env = None,
-    env_file: EnvFile = None,
-    print_only: Print = False,
-    copy_files: Copy = False,
-    queue: Queue = None,
-    volume: Volumes = None,
-    namespace: Into = None,
-    replace: Replace = False,
-    nodes: Nodes = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-) -> None:
+@taking_a_job
+def command(called_by: typer.Context, asked: Asked, replace: Replace = False) -> None:
     import asyncio
 
     from muster.app.commands.cancel import SUFFIX
     from muster.app.commands.submit import made_from
-    from muster.app.wiring.cluster import Target, attached
+    from muster.app.wiring.cluster import attached
     from muster.cli import jobfile
 
-    what = given(
-        called_by,
-        files,
-        gpus=gpus,
-        cpus=cpus,
-        memory=memory,
-        count=count,
-        gang=gang,
-        name=name,
-        image=image,
-        queue=queue,
-        env=env,
-        env_file=env_file,
-        print_only=print_only,
-    )
-    if what is None:
+    found = work(called_by, asked, jobs=True)
+    if found is None:
         return
-    target = Target(kubeconfig, context, namespace, nodes)
-    copy = jobfile.copied(target) if copy_files else ""
-    load = partial(
-        jobfile.load,
-        what.file,
-        gang=what.gang,
-        queue=queue,
-        volumes=volume,
-        env=what.env,
-        target=target,
-        content=what.content,
-        cwd=copy,
-    )
-    job = load()
-    replaced = made_from(load(suffix=SUFFIX)) if replace else []
+    job = found.load()
+    replaced = made_from(found.load(suffix=SUFFIX)) if replace else []
     jobfile.print_notes(job)
-    with attached(target, _import_what_comes_next) as endpoint:
+    with attached(found.target, _import_what_comes_next) as endpoint:
         from muster.cli import show
         from muster.cli.running import Runner
 
         show.started(endpoint)
-        exit_code = asyncio.run(
-            Runner(
-                job, target, endpoint, jobfile.submission(what.origin, copy), queue, replaced, load=load
-            ).run()
-        )
+        runner = Runner(job, found.target, endpoint, found.source, asked.queue, replaced, load=found.load)
+        exit_code = asyncio.run(runner.run())
     raise typer.Exit(exit_code)
 
 

@@ -407,8 +407,8 @@ def span(begin: datetime, end: datetime) -> str:
 
 
 def path(where: Path) -> str:
-    """A path as a shell takes it, with `~` for the user's home."""
-    home = os.environ.get("HOME", "")
+    """A path as a shell takes it, on a terminal with `~` for the user's home."""
+    home = os.environ.get("HOME", "") if sys.stdout.isatty() else ""
     return f"~/{where.relative_to(home)}" if home and where.is_relative_to(home) else str(where)
 
 
