@@ -759,12 +759,28 @@ FAULTS: Final = (
             "resource_version=version, propagation",
         ),
         ("a successor of a creator is cancelled", "), reference.uid", '), ""'),
+        (
+            "a PodGroup stays when its job is cancelled",
+            "view.pods, uid=uid, group=view.marked)",
+            "view.pods, uid=uid)",
+        ),
     ),
     *_faults(
         "the job that was seen",
         "app/commands/change.py",
         "app/commands/test_change",
         ("a job that was submitted again is changed", '{"uid": uid} if uid else {}', "{}"),
+        (
+            "a Job is suspended for its PodGroup's gang",
+            "job.kind in _OWNERS and job.gangs and job.marked is None:",
+            "job.kind in _OWNERS and job.gangs:",
+        ),
+    ),
+    *_faults(
+        "the job that was seen",
+        "app/views/objects.py",
+        "app/views/test_objects",
+        ("a PodGroup of several jobs is taken for one's", "if len(users) == 1 and ", "if "),
     ),
     *_faults(
         "the job that was seen",

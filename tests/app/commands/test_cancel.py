@@ -8,6 +8,7 @@ import pytest
 
 from muster.api import groups, kinds
 from muster.api.base import Kind, Object
+from muster.app.commands import submit
 from muster.app.commands.cancel import (
     PATIENCE,
     SUFFIX,
@@ -32,6 +33,7 @@ from muster.embedded.storage.store import Store
 from muster.embedded.verbs.registry import Registry
 from muster.names import SUBMITTED_FROM
 from muster.workloads.jobfile import Source
+from muster.workloads.load import load
 
 SOURCE = Source("/here/job.yaml", "me@here")
 
@@ -357,3 +359,78 @@ async def test_a_job_that_finishes_while_it_is_cancelled_stays() -> None:
         await client.create(kinds.POD, "default", body)
         assert await cancel_unfinished(client, job, ()) is None
         assert not (await client.list(kinds.POD)).items
+
+
+LABEL: Object = {groups.POD_GROUP.label: "g"}
+
+
+async def grouped(client: LocalClient, *jobs: str) -> list[JobView]:
+    """Jobs whose pods are in one PodGroup, all made from one file."""
+    notes = {SUBMITTED_FROM: SOURCE.annotation()}
+    about: Object = {"metadata": {"name": "g", "annotations": notes}, "spec": {"minMember": 1}}
+    await client.create(groups.POD_GROUP.kind, "default", about)
+    spec: Object = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
+    for name in jobs:
+        template: Object = {"metadata": {"labels": LABEL}, "spec": spec}
+        meta: Object = {"name": name, "annotations": notes}
+        await client.create(kinds.JOB, "default", {"metadata": meta, "spec": {"template": template}})
+    return views(await fetch(client))
+
+
+@pytest.mark.parametrize("how", ["by name", "when interrupted"])
+async def test_a_job_goes_with_the_pod_group_that_is_one_with_it(how: str) -> None:
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        (view,) = await grouped(client, "j")
+        if how == "by name":
+            assert [each.name async for each in cancel_all(client, [view])] == ["j"]
+        else:
+            assert await cancel_unfinished(client, Followed(kinds.JOB, "default", "j"), ()) is None
+        assert views(await fetch(client)) == []
+
+
+async def test_a_pod_group_that_another_job_needs_stays() -> None:
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        there = {view.name: view for view in await grouped(client, "j", "other")}
+        assert [each.name async for each in cancel_all(client, [there["j"]])] == ["j"]
+        (left,) = views(await fetch(client))
+        assert left.marked is not None, "it is one with the other"
+
+
+async def test_a_pod_group_made_since_is_left_alone() -> None:
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        (view,) = await grouped(client, "j")
+        await client.delete(groups.POD_GROUP.kind, "default", "g")
+        again = await client.create(groups.POD_GROUP.kind, "default", {"metadata": {"name": "g"}})
+        assert [each.name async for each in cancel_all(client, [view])] == ["j"]
+        (left,) = views(await fetch(client))
+        assert left.resource.metadata.uid == again.metadata.uid
+
+
+async def test_the_pod_group_of_a_file_is_of_the_file() -> None:
+    """Also one that several of its jobs name."""
+    text = """
+kind: PodGroup
+apiVersion: scheduling.x-k8s.io/v1alpha1
+metadata: {name: g}
+spec: {minMember: 2}
+"""
+    for name in ("j", "k"):
+        text += f"""---
+kind: Job
+apiVersion: batch/v1
+metadata: {{name: {name}}}
+spec:
+  template:
+    metadata: {{labels: {{scheduling.x-k8s.io/pod-group: g}}}}
+    spec: {{restartPolicy: Never, containers: [{{name: c, image: i, command: [x]}}]}}
+"""
+    wanted = submit.made_from(load("two.yaml", text=text.encode()))
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        found = of_file(wanted, await grouped(client, "j", "k"), SOURCE)
+        assert sorted(view.name for view in found.made) == ["g", "j", "k"]
+        assert len([each async for each in cancel_all(client, found.made)]) == 3
+        assert views(await fetch(client)) == []

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from muster.api import kinds
-from muster.api.base import Object
+from muster.api import groups, kinds
+from muster.api.base import Object, mark
 from muster.api.muster_v1alpha1 import Gang
 from muster.app.commands.change import Refused, hold, move, release, requeue
 from muster.app.views.find import with_run
@@ -87,3 +87,36 @@ async def test_a_job_submitted_again_meanwhile_is_not_changed(act: str) -> None:
         assert await client.get_json(kinds.JOB, "default", "j") == again
         (pod,) = (await client.list(kinds.POD)).items
         assert pod.metadata.deletion_timestamp is None
+
+
+@pytest.mark.parametrize("act", ["hold", "set", "requeue"])
+async def test_a_job_whose_pods_are_in_a_pod_group_is_changed_there(act: str) -> None:
+    """The scheduler reads the gang's marks there. Nothing would resume the Job."""
+    with closing(Store(":memory:")) as store:
+        registry = Registry(store)
+        client = LocalClient(registry)
+        registry.create(kinds.NODE, "", {"metadata": {"name": "n"}})
+        labels = {groups.POD_GROUP.label: "g"}
+        template = {**TEMPLATE, "metadata": {"labels": labels}}
+        made = await client.create(
+            kinds.JOB, "default", {"metadata": {"name": "j"}, "spec": {"template": template}}
+        )
+        group = await client.create(groups.POD_GROUP.kind, "default", {"metadata": {"name": "g"}})
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": made.metadata.uid}
+        meta = {"name": "p", "labels": labels, "ownerReferences": [{**owner, "controller": True}]}
+        await client.create(
+            kinds.POD, "default", {"metadata": meta, "spec": {**TEMPLATE["spec"], "nodeName": "n"}}
+        )
+        view = replace((await with_run(client, "j", "")).view, gangs=(Gang(),))
+        if act == "requeue":
+            assert await requeue(client, view, SystemClock())
+            assert not (await client.get(kinds.JOB, "default", "j")).spec.suspend
+            pod = await client.get(kinds.POD, "default", "p")
+            assert pod.metadata.deletion_timestamp is not None
+            return
+        await (hold(client, view) if act == "hold" else move(client, view, "5", None))
+        key, value = ("muster.dev/hold", "true") if act == "hold" else ("muster.dev/priority", "5")
+        now = await client.get(groups.POD_GROUP.kind, "default", "g")
+        assert mark(now.metadata, key) == value
+        assert group.metadata.uid == now.metadata.uid
+        assert mark((await client.get(kinds.JOB, "default", "j")).metadata, key) is None

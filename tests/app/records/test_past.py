@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Object
 from muster.app.records import past
 from muster.app.views.find import UnknownJob, WithoutRun, with_run
@@ -140,3 +140,15 @@ async def test_a_batch_job_without_pods_is_a_job_and_says_why_it_has_none(client
         await with_run(client, "typo", "")
     await client.create(kinds.JOB, "default", job("nightly-29"))
     assert (await with_run(client, "nightly", "")).view.name == "nightly-29"
+
+
+@pytest.mark.parametrize(("named", "listed"), [("g", ["j"]), ("other", ["g", "j"])])
+async def test_a_deleted_pod_group_that_was_one_with_a_job_is_no_job(
+    client: LocalClient, named: str, listed: list[str]
+) -> None:
+    template: Object = {"metadata": {"labels": {groups.POD_GROUP.label: named}}, "spec": POD}
+    await client.create(kinds.JOB, "default", {"metadata": {"name": "j"}, "spec": {"template": template}})
+    await client.create(groups.POD_GROUP.kind, "default", {"metadata": {"name": "g"}})
+    await client.delete(kinds.JOB, "default", "j", propagation="Background")
+    await client.delete(groups.POD_GROUP.kind, "default", "g")
+    assert sorted(view.name for view in past.deleted(Target())) == listed

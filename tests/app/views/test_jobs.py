@@ -206,33 +206,6 @@ def test_a_job_and_the_pod_group_that_its_controller_made_are_one_job() -> None:
     assert view.gangs == (gang,)
 
 
-@pytest.mark.parametrize(("name", "kinds_"), [("js", ["JobSet"]), ("other", ["JobSet", "PodGroup"])])
-def test_a_jobset_with_a_pod_group_of_its_name_is_one_job(name: str, kinds_: list[str]) -> None:
-    """As a batch job with a minimum of pods is compiled."""
-    template = {"metadata": {"labels": {groups.POD_GROUP.label: name}}}
-    spec = JobSetSpec(replicated_jobs=[ReplicatedJob("w", template={"spec": {"template": template}})])
-    about = msgspec.structs.replace(meta(name), uid=f"uid-{name}")
-    group = PodGroup(metadata=about, spec=PodGroupSpec(min_member=3))
-    gang = Gang(
-        metadata=meta("gang"),
-        spec=GangSpec(
-            queue="team", source=Source(kinds.POD_GROUP_X.api_version, "PodGroup", name, f"uid-{name}")
-        ),
-        status=GangStatus(reason=Reason("OverShare", "too much")),
-    )
-    group = msgspec.structs.replace(
-        group, metadata=msgspec.structs.replace(group.metadata, uid=f"uid-{name}")
-    )
-    objects = Objects(
-        jobsets=[JobSet(metadata=meta("js"), spec=spec)],
-        pod_groups=[(kinds.POD_GROUP_X, group)],
-        gangs=[gang],
-    )
-    found = views(objects)
-    assert [view.kind.kind for view in found] == kinds_
-    assert (found[-1].queue, found[-1].reason) == ("team", ("OverShare", "too much"))
-
-
 def test_a_jobset_counts_over_its_jobs() -> None:
     jobset = JobSet(
         metadata=meta("js"),

@@ -9,11 +9,11 @@ from muster.api import groups, kinds
 from muster.api.base import Condition, Kind, Object, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import Job, JobStatus
 from muster.api.core_v1 import Pod, PodSpec, PodStatus
-from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.muster_v1alpha1 import BatchJob
+from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, ReplicatedJob
+from muster.api.muster_v1alpha1 import BatchJob, Gang, GangSpec, Source
 from muster.api.scheduling import PodGroup, PodGroupSpec
 from muster.app.snapshot import Snapshot
-from muster.app.views import queues, why
+from muster.app.views import find, queues, why
 from muster.app.views.job import State
 from muster.app.views.jobs import views
 from muster.app.views.objects import Objects, fetch
@@ -244,3 +244,57 @@ async def test_who_may_not_read_what_jobs_consist_of_is_told_so(denied: Kind[Any
         if denied in WATCHED:
             with pytest.raises(Forbidden, match=f"^{denied.plural} is forbidden$"):
                 await queues.fetch(client, None)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "pods", "kinds_"),
+    [
+        ((("g",),), (), ["JobSet"]),  # as a batch job with a minimum of pods is compiled
+        ((("g", "g"),), (0,), ["JobSet"]),
+        ((("g", ""),), (0,), ["JobSet", "PodGroup"]),
+        ((("g", "h"),), (), ["JobSet", "PodGroup"]),
+        ((("h",),), (), ["JobSet", "PodGroup"]),
+        ((("g",), ("g",)), (), ["JobSet", "JobSet", "PodGroup"]),
+        ((("g",), ("h",)), (0,), ["JobSet", "JobSet"]),
+        ((("g",),), (0, None), ["JobSet", "PodGroup"]),  # a pod that the job has not made
+        ((("g",), ("h",)), (1,), ["JobSet", "JobSet", "PodGroup"]),
+    ],
+)
+def test_a_job_is_one_with_the_pod_group_that_its_pods_alone_name(
+    jobs: tuple[tuple[str, ...], ...], pods: tuple[int | None, ...], kinds_: list[str]
+) -> None:
+    """`jobs`: what the templates of each name. `pods`: the jobs whose pods are in the group."""
+
+    def labels(group: str) -> dict[str, str]:
+        return {GANG: group} if group else {}
+
+    def jobset(number: int, named: tuple[str, ...]) -> JobSet:
+        templates = [{"spec": {"template": {"metadata": {"labels": labels(group)}}}} for group in named]
+        spec = JobSetSpec(replicated_jobs=[ReplicatedJob("w", template=each) for each in templates])
+        return JobSet(metadata=meta(f"js{number}"), spec=spec)
+
+    def pod(number: int, of: int | None) -> Pod:
+        by = () if of is None else (*JOB, f"js{of}-w", f"uid-js{of}-w")
+        return running(meta(f"p{number}", "", *by, labels={GANG: "g"}))
+
+    group = PodGroup(metadata=meta("g"), spec=PodGroupSpec(min_member=1))
+    source = Source(kinds.POD_GROUP_X.api_version, "PodGroup", "g", "uid-g")
+    gang = Gang(metadata=meta("gang"), spec=GangSpec(queue="team", source=source))
+    objects = Objects(
+        jobsets=[jobset(*each) for each in enumerate(jobs)],
+        jobs=[
+            Job(metadata=meta(f"js{each}-w", "", *JOBSET, f"js{each}", f"uid-js{each}"))
+            for each, _ in enumerate(jobs)
+        ],
+        pods=[pod(*each) for each in enumerate(pods)],
+        pod_groups=[(kinds.POD_GROUP_X, group)],
+        gangs=[gang],
+    )
+    found = views(objects)
+    assert sorted(view.kind.kind for view in found) == kinds_
+    (waits,) = (view for view in found if view.gangs)
+    assert waits.queue == "team"
+    one = "PodGroup" not in kinds_
+    assert waits.marked == ((kinds.POD_GROUP_X, group) if one else None)
+    if one:
+        assert find.matching("podgroup/g", found).newest == find.matching("g", found).newest == waits

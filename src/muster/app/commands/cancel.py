@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.api import groups, kinds
-from muster.api.base import Kind, controller_of, mark
+from muster.api.base import Kind, Resource, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.app.commands.follow import Followed
 from muster.app.views.job import JobView
 from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
 from muster.kube.client import Client
-from muster.kube.errors import Conflict, NotFound
+from muster.kube.errors import Conflict, Forbidden, NotFound
 from muster.names import SUBMITTED_FROM
 from muster.workloads.jobfile import GENERATED, Source
 
@@ -52,16 +52,22 @@ async def cancel(
     at_once: bool = False,
     uid: str = "",
     version: str = "",
+    group: tuple[Kind[Any], Resource] | None = None,
 ) -> None:
     """Deletes the job and returns when the API server has accepted the deletion.
 
     The job's `pods` terminate within their grace periods, or without one if `at_once`. Raises Conflict if
-    the job has another uid or resourceVersion than these.
+    the job has another uid or resourceVersion than these. `group`: the PodGroup that is one with the job.
     """
     with suppress(NotFound):  # another client was quicker
         await client.delete(
             job.kind, job.namespace, job.name, uid=uid, resource_version=version, propagation="Background"
         )
+    if group is not None:
+        kind, meta = group[0], group[1].metadata
+        # its controller was quicker; another may have its name; a user may be permitted no more than jobs
+        with suppress(NotFound, Conflict, Forbidden):
+            await client.delete(kind, meta.namespace, meta.name, uid=meta.uid)
     if at_once or job.kind in groups.OF_NAMED:  # a PodGroup does not own its pods
         await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
 
@@ -162,8 +168,9 @@ async def cancel_unfinished(
         if view is not None and view.state.finished:
             return view
         version = view.resource.metadata.resource_version if view is not None else ""
+        group = view.marked if view is not None else None
         try:
-            await cancel(client, job, pods, at_once=at_once, version=version)
+            await cancel(client, job, pods, at_once=at_once, version=version, group=group)
             return None
         except Conflict:  # the job changed in the meantime and may have finished
             continue
@@ -206,7 +213,7 @@ async def begin(client: Client, view: JobView) -> Followed:
     job, uid = await creator(client, view)
     try:
         if uid:
-            await cancel(client, job, view.pods, uid=uid)
+            await cancel(client, job, view.pods, uid=uid, group=view.marked)
         else:  # a PodGroup that only its pods name
             await asyncio.gather(*(_delete_pod(client, pod, None) for pod in view.pods))
     except Conflict:

@@ -84,7 +84,7 @@ async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
     running = [pod for pod in job.pods if pod.spec.node_name and not pod.terminal]
     if not running:
         return False
-    if job.kind in _OWNERS and job.gangs:
+    if job.kind in _OWNERS and job.gangs and job.marked is None:
         if job.managed_by:
             raise Refused(f"{job.name} is left to another controller (spec.managedBy: {job.managed_by})")
         body: Object = {"metadata": {"labels": {names.ADMISSION: "gang"}}, "spec": {"suspend": True}}

@@ -82,9 +82,11 @@ def jobs(job: JobFile) -> list[Followed]:
 
 
 def made_from(job: JobFile) -> list[Followed]:
-    """The file's jobs, and the BatchJobs that make them if the file was applied with kubectl."""
+    """The file's jobs and PodGroups, and the BatchJobs that make jobs if kubectl has applied the file."""
     applied = [each["metadata"] for each in job.primary if job.kind]
-    return [*jobs(job), *(Followed(BATCH_JOB, each["namespace"], each["name"]) for each in applied)]
+    batch = [Followed(BATCH_JOB, each["namespace"], each["name"]) for each in applied]
+    named = [_job(item) for item in job.items if _kind(item) in groups.OF_NAMED]
+    return list(dict.fromkeys([*jobs(job), *batch, *named]))
 
 
 def written(job: JobFile, item: Item) -> str:

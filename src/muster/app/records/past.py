@@ -5,16 +5,17 @@ their pods.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from muster.api import groups, kinds
 from muster.api.times import seconds
 from muster.app.views import find, jobs
 from muster.app.views.failures import judged
 from muster.app.views.find import Meant
 from muster.app.views.job import JobView, State
-from muster.app.views.objects import Objects, fetch
+from muster.app.views.objects import Objects, fetch, group_name, group_of_templates
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.embedded.storage.history import History
@@ -121,9 +122,19 @@ def _gone(target: Target, namespace: str, prefix: str = "") -> list[Deleted]:
         return []
     store = Store.open_read_only(path)
     try:
-        return Past(store).jobs(namespace, prefix)
+        found = Past(store).jobs(namespace, prefix)
     finally:
         store.close()
+    return [*_but_parts(found)] if any(job.kind in groups.OF_NAMED for job in found) else found
+
+
+def _but_parts(found: Sequence[Deleted]) -> Iterator[Deleted]:
+    """These without the PodGroups that were one with a job (`parts_of_jobs`)."""
+    makers = (decode(job.kind, job.body) for job in found if job.kind in (kinds.JOB, kinds.JOBSET))
+    parts = {group_of_templates(job) for job in makers}
+    for job in found:
+        if job.kind not in groups.OF_NAMED or group_name(job.kind, decode(job.kind, job.body)) not in parts:
+            yield job
 
 
 def _deleted(found: Sequence[Deleted]) -> list[JobView]:

@@ -156,9 +156,9 @@ def scoped(name: S, scope: str) -> tuple[S, str]:
 
 
 def matching(name: str | None, among: Sequence[N]) -> Matches[N]:
-    """The jobs of that name; without any, those whose file gives it to them; else those with that prefix.
+    """The jobs of that name; without any, those whose PodGroup has it, or whose file gives it to them.
 
-    None matches every job. Raises UnknownJob if there is none.
+    Else those with that prefix. None matches every job. Raises UnknownJob if there is none.
     """
     found = matched(name, among)
     if found is None:
@@ -170,18 +170,26 @@ def matched(name: str | None, among: Sequence[N]) -> Matches[N] | None:
     """As `matching`; None if there is none."""
     kind, slash, own = (name or "").partition("/")
     if slash and kind.lower() in _KINDS:
-        among = [each for each in among if word_of(each.kind) == kind.lower()]
+        among = [each for each in among if kind.lower() in (word_of(each.kind), _group(each)[0])]
     else:
         own = name or ""
     if name is None:
         found, named = [*among], False
     elif exact := [each for each in among if own in (each.name, f"{each.namespace}/{each.name}")]:
         found, named = exact, True
+    elif grouped := [each for each in among if own and own == _group(each)[1]]:
+        found, named = grouped, True
     elif runs := [each for each in among if own and _is_run_of(own, each.name)]:
         found, named = runs, True
     else:
         found, named = [each for each in among if own and each.name.startswith(own)], False
     return Matches(name, sorted(found, key=_by_age), named) if found else None
+
+
+def _group(job: Named) -> tuple[str, str]:
+    """Kind and name of the PodGroup that is one with the job; empty if there is none."""
+    marked = job.marked if isinstance(job, JobView) else None
+    return (word_of(marked[0]), marked[1].metadata.name) if marked is not None else ("", "")
 
 
 def _is_run_of(given: str, name: str) -> bool:

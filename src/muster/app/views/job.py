@@ -60,7 +60,7 @@ class JobView:
     pods: tuple[Pod, ...] = field(default=(), repr=False)
     #: the other controller that manages the job (spec.managedBy)
     managed_by: str = ""
-    #: the object that bears the job's marks, if it is another: the PodGroup of a Job of Volcano
+    #: the object that bears the job's marks, if it is another: the PodGroup of all its pods, and of no others
     marked: tuple[Kind[Any], Resource] | None = None
     #: when the job was deleted; None while it exists
     deleted: datetime | None = None

@@ -2,9 +2,9 @@
 
 A job is a JobSet, a Job that no JobSet owns, a Job of Volcano, a PodGroup (or a group that pods name although
 its object does not exist), a bare pod, or a BatchJob that controls none of these: it is denied, it has not
-started or has ended, or it has a schedule. A JobSet whose pods are in a PodGroup of its own name is one job
-with this PodGroup, and so is a Job, of Kubernetes or of Volcano, with the PodGroup that its controller has
-made of it. Everything here is derived from objects in the API server; no state is kept.
+started or has ended, or it has a schedule. A JobSet or a Job is one job with the PodGroup that its controller
+has made of it, and with the one that its pods name, if no others do (`parts_of_jobs`). Everything here is
+derived from objects in the API server; no state is kept.
 """
 
 from collections import Counter, defaultdict
@@ -35,6 +35,7 @@ from muster.app.views.objects import (
     group_name,
     group_of,
     identity,
+    parts_of_jobs,
     source_name,
 )
 from muster.app.views.pods import failed, restarts_of, statuses
@@ -61,10 +62,12 @@ def views(objects: Objects) -> list[JobView]:
         if by is None and named is None:
             found.append(_pod(pod))
     jobs_of: dict[Identity | None, list[Job]] = defaultdict(list)
+    within: dict[Identity, Identity] = {}  # the JobSets of Jobs
     for job in objects.jobs:
         by = controlled_by(job)  # a CronJob's is no part of it; that of a JobSet is, even if it is deleted
-        part = by is not None and (by.group, by.kind) == (kinds.JOBSET.group, kinds.JOBSET.kind)
-        jobs_of[by if part else None].append(job)
+        if by is not None and (by.group, by.kind) == (kinds.JOBSET.group, kinds.JOBSET.kind):
+            within[identity(kinds.JOB, job)] = by
+        jobs_of[within.get(identity(kinds.JOB, job))].append(job)
     gangs_of: dict[str | GroupName, list[Gang]] = defaultdict(list)  # by uid of the source
     for gang in objects.gangs:
         gangs_of[gang.spec.source.uid].append(gang)
@@ -77,32 +80,32 @@ def views(objects: Objects) -> list[JobView]:
     for kind, group in objects.pod_groups:
         described.setdefault(group_name(kind, group), (kind, group))
     uids = {name: group.metadata.uid for name, (_, group) in described.items()}
-    made_for: dict[Identity | None, list[GroupName]] = defaultdict(list)  # by what controls the group
-    for name, (_, group) in described.items():
-        made_for[controlled_by(group)].append(name)
-    parts: set[GroupName] = set()  # of a JobSet or a Job
+    parts = parts_of_jobs(objects, {name: group for name, (_, group) in described.items()}, members, within)
+
+    def gangs_with(this: Identity) -> list[Gang]:
+        return [
+            *gangs_of[this.uid],
+            *(gang for group in parts.get(this, ()) for gang in gangs_of[uids[group]]),
+        ]
+
     for jobset in objects.jobsets:
-        gangs = gangs_of[jobset.metadata.uid]
-        if (own_group := _group_of_jobset(jobset)) is not None and own_group in uids:
-            parts.add(own_group)
-            gangs = gangs + gangs_of[uids[own_group]]
-        jobs = jobs_of[identity(kinds.JOBSET, jobset)]
-        pods = [pod for job in jobs for pod in pods_of[identity(kinds.JOB, job)]]
-        found.append(_jobset(jobset, jobs, pods, gangs))
+        this = identity(kinds.JOBSET, jobset)
+        pods = [pod for job in jobs_of[this] for pod in pods_of[identity(kinds.JOB, job)]]
+        found.append(_jobset(jobset, jobs_of[this], pods, gangs_with(this)))
     for job in jobs_of[None]:
-        own_groups = made_for[identity(kinds.JOB, job)]
-        parts.update(own_groups)
-        gangs = [*gangs_of[job.metadata.uid], *(gang for own in own_groups for gang in gangs_of[uids[own]])]
-        found.append(_job(job, pods_of[identity(kinds.JOB, job)], gangs))
+        this = identity(kinds.JOB, job)
+        found.append(_job(job, pods_of[this], gangs_with(this)))
     for vcjob in objects.volcano_jobs:
-        own_groups = made_for[identity(kinds.VOLCANO_JOB, vcjob)]
-        parts.update(own_groups)
-        gangs = [gang for own in own_groups for gang in gangs_of[uids[own]]]
-        view = _volcano_job(vcjob, pods_of[identity(kinds.VOLCANO_JOB, vcjob)], gangs)
-        found.append(replace(view, marked=described[own_groups[0]] if own_groups else None))
+        this = identity(kinds.VOLCANO_JOB, vcjob)
+        found.append(_volcano_job(vcjob, pods_of[this], gangs_with(this)))
+    for number, view in enumerate(found):
+        this = identity(view.kind, view.resource)
+        if (of_it := parts.get(this)) and not gangs_of[this.uid]:
+            found[number] = replace(view, marked=described[of_it[0]])
     job_of = {pod.metadata.uid: view for view in found for pod in view.pods} if members else {}
+    of_jobs = {name for view in found for name in parts.get(identity(view.kind, view.resource), ())}
     for name, (kind, group) in described.items():
-        if name not in parts:
+        if name not in of_jobs:
             gangs = gangs_of[group.metadata.uid] or gangs_of[name]
             found.append(_pod_group(kind, group, members[name], gangs, job_of))
     absent = {name: pods for name, pods in members.items() if name not in uids}
@@ -425,17 +428,6 @@ def _live_state(pods: Sequence[Pod], phases: Counter[str], gangs: Sequence[Gang]
         waits = gangs and all(gang.status.phase == "Waiting" and gang.status.reason for gang in gangs)
         return State.WAITING if waits else State.RUNNING
     return State.STARTING if bound else State.WAITING
-
-
-def _group_of_jobset(jobset: JobSet) -> GroupName | None:
-    """The PodGroup of the JobSet's own name, if it is that of its pods."""
-    meta = jobset.metadata
-    for replicated in jobset.spec.replicated_jobs:
-        template = (replicated.template.get("spec") or {}).get("template") or {}
-        found = groups.named_in(template)
-        if found is not None and found.name == meta.name:
-            return GroupName(found.dialect.kind.group, meta.namespace, found.name)
-    return None
 
 
 def _last_end(pods: Iterable[Pod]) -> datetime | None:

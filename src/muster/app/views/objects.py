@@ -5,12 +5,13 @@ does: who may create pods in one namespace must not add pods to a job in another
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from muster.api import groups, kinds
-from muster.api.base import AnyKind, Kind, Resource, controller_of
+from muster.api.base import AnyKind, Kind, Resource, at, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -107,6 +108,48 @@ def group_of(pod: Pod) -> GroupName | None:
     """The PodGroup that the pod names."""
     found = groups.named(pod)
     return GroupName(found.dialect.kind.group, pod.metadata.namespace, found.name) if found else None
+
+
+def parts_of_jobs(
+    objects: Objects,
+    described: Mapping[GroupName, Resource],
+    members: Mapping[GroupName, Sequence[Pod]],
+    within: Mapping[Identity, Identity],
+) -> dict[Identity, list[GroupName]]:
+    """By job, the PodGroups that are parts of it.
+
+    A job has those that it controls, and one that all its templates name, unless another job or pod names it.
+    `described`: the PodGroups that exist. `within`: the JobSet of each Job that has one.
+    """
+    parts: dict[Identity, list[GroupName]] = defaultdict(list)
+    claims: dict[GroupName | None, set[Identity]] = defaultdict(set)
+    for name, group in described.items():
+        if (by := controlled_by(group)) is not None:
+            parts[by].append(name)
+    for jobset in objects.jobsets if described else ():
+        claims[group_of_templates(jobset)].add(identity(kinds.JOBSET, jobset))
+    for job in objects.jobs if described else ():
+        if (own := identity(kinds.JOB, job)) not in within:
+            claims[group_of_templates(job)].add(own)
+    for named, naming in claims.items():
+        if named is None or named not in described:
+            continue
+        makers = {controlled_by(pod) for pod in members.get(named, ())}
+        users = naming | {within.get(by, by) if by is not None else None for by in makers}
+        if len(users) == 1 and named not in parts[one := naming.pop()]:
+            parts[one].append(named)
+    return parts
+
+
+def group_of_templates(job: JobSet | Job) -> GroupName | None:
+    """The PodGroup that all templates of a job name, whether or not it exists; None if they name no one."""
+    if isinstance(job, Job):
+        templates = [job.spec.template]
+    else:
+        templates = [at(each.template, "spec", "template") for each in job.spec.replicated_jobs]
+    found = {groups.named_in(template) for template in templates}
+    named = found.pop() if len(found) == 1 else None
+    return GroupName(named.dialect.kind.group, job.metadata.namespace, named.name) if named else None
 
 
 def group_name(kind: AnyKind, group: Resource) -> GroupName:
