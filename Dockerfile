@@ -10,7 +10,7 @@ WORKDIR ${AT}
 ENV UV_PROJECT_ENVIRONMENT=${AT}/venv UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1
 RUN python -m venv ${AT}/uv && echo "${UV}" > uv.txt && ${AT}/uv/bin/pip install --disable-pip-version-check --require-hashes --only-binary :all: -r uv.txt
 COPY pyproject.toml uv.lock ./
-RUN ${AT}/uv/bin/uv sync --frozen --no-dev --extra sigstore --no-install-project --python "$(command -v python)"
+RUN ${AT}/uv/bin/uv sync --frozen --no-dev --extra devices --extra sigstore --no-install-project --python "$(command -v python)"
 COPY src/muster venv/lib/muster/muster
 RUN venv/bin/python -m compileall -q venv/lib/muster && rm -r uv uv.txt pyproject.toml uv.lock
 
