@@ -43,7 +43,7 @@ from muster.workloads.load import load
 from muster.workloads.snapshot import Objects, typed
 from tests.app.plan.test_plan import job, node, objects, pod, queue
 from tests.tiers import examples
-from tests.translate.test_devices import device_class, resource_slice
+from tests.translate.devices.test_devices import device_class, resource_slice
 
 AnyKind = Kind[Any]
 

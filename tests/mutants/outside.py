@@ -797,8 +797,8 @@ FAULTS: Final = (
     ),
     *_faults(
         "devices",
-        "translate/devices.py",
-        "translate/test_devices",
+        "translate/devices/__init__.py",
+        "translate/devices/test_devices",
         ("half a pool", "each.spec.pool.resource_slice_count != len(found)", "False"),
         ("an older generation", "if each.spec.pool.generation == newest]", "]"),
         ("a device twice", "return found if len({*names}) == len(names) else []", "return found"),
@@ -806,7 +806,7 @@ FAULTS: Final = (
     *_faults(
         "devices",
         "core/world/handlers.py",
-        "translate/test_devices",
+        "translate/devices/test_devices",
         (
             "gangs that wait already are not told",
             "                world.hints = hints\n                world.nodes.revision += 1",
@@ -832,5 +832,50 @@ FAULTS: Final = (
         "dashboard/test_sight",
         ("a right to pods that shows gangs", " and await self._may(user, kinds.GANG, namespace)", ""),
         ("unknown tokens without a bound", "if self._waiting >= WAITING:", "if False:"),
+    ),
+    *_faults(
+        "devices",
+        "translate/devices/selectors.py",
+        "translate/devices/test_selectors",
+        ("a loop over attributes looks at none", "        return None  # bound", "        pass  # bound"),
+        ("a domain that is not there is an error", "asked | of.attributes", "of.attributes"),
+        ("a release before its pre-release", "not before, marks", "bool(before), marks"),
+    ),
+    *_faults(
+        "devices",
+        "translate/devices/kinds.py",
+        "translate/devices/test_kinds",
+        (
+            "an answer that nobody gave",
+            "known.get((text, kind.key), False)",
+            "known.get((text, kind.key), True)",
+        ),
+        (
+            "taints do not tell kinds apart",
+            "whole = _KEY([key, taints, consumes])",
+            "whole = _KEY([key, consumes])",
+        ),
+        ("pools on one node share counters", 'f"{driver}/{len(known) - 1}"', "driver"),
+        (
+            "half a counter for nothing",
+            "math.ceil(quantity.parse(value))",
+            "math.floor(quantity.parse(value))",
+        ),
+        (
+            "a device with binding conditions",
+            "        if reason := left_out(device):",
+            "        if reason := not device:",
+        ),
+    ),
+    *_faults(
+        "devices",
+        "translate/devices/claims.py",
+        "translate/devices/test_claims",
+        ("adminAccess as any other", "    if one.admin_access:", "    if False:"),
+        (
+            "queues charge the first alternative",
+            "number := min(one.get(name, 0)",
+            "number := max(one.get(name, 0)",
+        ),
     ),
 )

@@ -33,7 +33,13 @@ from muster.api.muster_v1alpha1 import (
     TrustPolicy,
 )
 from muster.api.node_v1 import RuntimeClass
-from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from muster.api.resource_v1 import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+    with_shared_values,
+)
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.scheduling_v1beta1 import PodGroup as KubernetesPodGroup
 from muster.api.scheduling_v1beta1 import Workload
@@ -68,7 +74,14 @@ RUNTIME_CLASS: Final = Kind(
 _DEVICES: Final = "resource.k8s.io"
 DEVICE_CLASS: Final = Kind(_DEVICES, "v1", "DeviceClass", "deviceclasses", False, DeviceClass, status=False)
 RESOURCE_SLICE: Final = Kind(
-    _DEVICES, "v1", "ResourceSlice", "resourceslices", False, ResourceSlice, status=False
+    _DEVICES,
+    "v1",
+    "ResourceSlice",
+    "resourceslices",
+    False,
+    ResourceSlice,
+    status=False,
+    kept=with_shared_values,
 )
 RESOURCE_CLAIM: Final = Kind(_DEVICES, "v1", "ResourceClaim", "resourceclaims", True, ResourceClaim)
 RESOURCE_CLAIM_TEMPLATE: Final = Kind(

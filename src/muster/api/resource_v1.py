@@ -4,9 +4,12 @@ A driver publishes the devices of a pool in slices. A class selects devices by e
 devices of classes, and has them once it is allocated. Source: k8s.io/api/resource/v1/types.go.
 """
 
+from functools import lru_cache
+from sys import intern
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from muster.api.base import Int64, Object, ObjectMeta, Resource, Struct
 from muster.api.core_v1 import NodeSelector, Quantities, Toleration
@@ -108,6 +111,26 @@ class ResourceSliceSpec(Struct, frozen=True):
 
 class ResourceSlice(Resource, frozen=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+def with_shared_values(found: ResourceSlice) -> ResourceSlice:
+    """Returns the slice with equal attributes and capacities of all devices in memory once."""
+    for device in found.spec.devices:
+        for field, share in _SHARED.items():
+            if values := getattr(device, field):
+                shared = {intern(name): share(_ENCODE(each)) for name, each in values.items()}
+                force_setattr(device, field, shared)
+    return found
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+#: By field of a device, what makes equal values one.
+_SHARED: Final = {
+    "attributes": lru_cache(maxsize=8192)(msgspec.msgpack.Decoder(DeviceAttribute).decode),
+    "capacity": lru_cache(maxsize=8192)(msgspec.msgpack.Decoder(DeviceCapacity).decode),
+}
 
 
 class CapacityRequirements(Struct, frozen=True):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.api.fields import convert
 from muster.api.resource_v1 import Device
-from muster.translate.selectors import LONGEST, Expressions, Facts, facts, names
+from muster.translate.devices.selectors import LONGEST, Expressions, Facts, facts, names
 from tests.tiers import examples
 
 DEVICE: Final[Any] = {

@@ -1,0 +1,244 @@
+"""Which devices each node has, and of which kinds: the core's words for what drivers publish.
+
+Devices are of one kind if nothing tells them apart that an expression or a constraint looks at, and if they
+have the same taints and take the same from counters. Nothing looks at serial numbers, so a cluster has few
+kinds, and each expression is evaluated once for each. Its answers come from outside (`Kinds.unanswered`,
+`Kinds.tell`). Until they are there, an expression holds of no device.
+
+A device that muster cannot give out is left out, and counted by its reason. Amounts of counters are rounded
+so that there never seems to be more than there is.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from muster.api import quantity
+from muster.api.resource_v1 import Device, DeviceTaint, ResourceSlice
+from muster.core.words.devices import (
+    DEVICE_CLASS,
+    Counters,
+    DeviceId,
+    DeviceKind,
+    DeviceKindChanged,
+    DevicesChanged,
+    KindId,
+)
+from muster.translate.devices.claims import Asked, Tolerations, counts, tolerates
+from muster.translate.devices.selectors import Facts, facts, names
+
+#: Most kinds of one cluster. Devices beyond are left out: an expression looks at what differs in each device.
+MOST_KINDS: Final = 10_000
+#: The largest amount of a counter: if there is more, so much is there.
+MOST: Final = 2**50
+_KEY: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What classes and claims ask of devices."""
+
+    #: by answer, the expressions that must all hold
+    answers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tolerations: dict[str, Tolerations] = field(default_factory=dict)
+    attributes: set[str] = field(default_factory=set)
+
+    def add(self, asked: Asked) -> None:
+        self.answers |= {answer: (text,) for answer, text in asked.expressions.items()}
+        self.tolerations |= asked.tolerations
+        self.attributes |= asked.attributes
+
+    def add_class(self, name: str, expressions: Iterable[str]) -> None:
+        self.answers[DEVICE_CLASS + name] = tuple(expressions)
+
+    @property
+    def looked_at(self) -> frozenset[str] | None:
+        """Names of attributes and capacities that tell devices apart; None = all."""
+        found = {attribute.rpartition("/")[2] for attribute in self.attributes}
+        for expression in {text for texts in self.answers.values() for text in texts}:
+            if (looked := names(expression)) is None:
+                return None
+            found |= looked
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    facts: Facts
+    taints: tuple[DeviceTaint, ...]
+    consumes: Counters
+    key: bytes  # of the facts
+
+
+class Kinds:
+    """Kinds by what tells devices apart, and the answers that are known of them."""
+
+    def __init__(self) -> None:
+        self.wanted = Wanted()
+        self._looked: frozenset[str] | None = frozenset()
+        self._ids: dict[bytes, KindId] = {}
+        self._kinds: list[_Kind] = []
+        self._told: dict[KindId, DeviceKind] = {}
+        #: by expression and facts, whether it holds
+        self._known: dict[tuple[str, bytes], bool] = {}
+
+    def want(self, wanted: Wanted) -> bool:
+        """Takes what is asked of devices now. True: kinds have to be found anew for all of them."""
+        self.wanted = wanted
+        looked = wanted.looked_at
+        if looked == self._looked:
+            return False
+        self._looked = looked
+        self._ids.clear()
+        return True
+
+    def of(self, driver: str, device: Device, consumes: Counters) -> KindId | None:
+        """Returns the kind of a device; None if there are too many."""
+        seen = facts(driver, device, self._looked)
+        taints = tuple(taint for taint in device.taints if counts(taint))
+        key = _KEY(seen)
+        whole = _KEY([key, taints, consumes])
+        known = self._ids.get(whole)
+        if known is None:
+            if len(self._ids) >= MOST_KINDS:
+                return None
+            known = self._ids[whole] = KindId(len(self._kinds))
+            self._kinds.append(_Kind(seen, taints, consumes, key))
+        return known
+
+    def unanswered(self) -> Iterator[tuple[str, Facts]]:
+        """Yields expressions and devices of which it is not known whether they hold, each once."""
+        texts = {text for expressions in self.wanted.answers.values() for text in expressions}
+        found = {kind.key: kind.facts for kind in self._living()}
+        for text in sorted(texts):
+            yield from ((text, of) for key, of in found.items() if (text, key) not in self._known)
+
+    def tell(self, expression: str, of: Facts, holds: bool) -> None:
+        self._known[expression, _KEY(of)] = holds
+
+    def events(self) -> Iterator[DeviceKindChanged]:
+        """Yields kinds that are new, or of which something else is known than was last told."""
+        for id_ in self._ids.values():
+            kind = self._kinds[id_]
+            now = self._kind(kind)
+            if self._told.get(id_) != now:
+                self._told[id_] = now
+                yield DeviceKindChanged(id_, now)
+
+    def _living(self) -> Iterator[_Kind]:
+        return (self._kinds[id_] for id_ in self._ids.values())
+
+    def _kind(self, kind: _Kind) -> DeviceKind:
+        wanted, known = self.wanted, self._known
+        answers = [
+            answer
+            for answer, texts in wanted.answers.items()
+            if all(known.get((text, kind.key), False) for text in texts)
+        ]
+        answers += [name for name, each in wanted.tolerations.items() if tolerates(each, kind.taints)]
+        values = ((name, _attribute(kind.facts, name)) for name in sorted(wanted.attributes))
+        return DeviceKind(
+            answers=frozenset(answers),
+            attributes=tuple((name, value) for name, value in values if value),
+            consumes=kind.consumes,
+            tainted=bool(kind.taints),
+        )
+
+
+def _attribute(of: Facts, full: str) -> str:
+    """Returns the value of an attribute with its type; "" if the device has none."""
+    domain, _, name = full.rpartition("/")
+    value = of.attributes.get(domain, {}).get(name)
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        ((kind, text),) = value.items()
+        return f"{kind}:{text}"
+    return f"{type(value).__name__}:{value}"
+
+
+def devices_of(
+    node: str, slices: Iterable[ResourceSlice], kind: Callable[[str, Device, Counters], KindId | None]
+) -> tuple[DevicesChanged, Mapping[str, int]]:
+    """Returns the devices of a node, from slices of complete pools, and how many are left out, by reason.
+
+    `kind`: returns the kind of a device of a driver, with what it takes of counters.
+    """
+    found: list[tuple[DeviceId, KindId]] = []
+    counters: dict[str, int] = {}
+    omitted = Counter[str]()
+    pools: dict[str, list[str]] = {}  # by driver
+    ordered = sorted(slices, key=lambda each: (each.spec.driver, each.spec.pool.name, each.metadata.name))
+    for each in ordered:
+        driver, pool = each.spec.driver, each.spec.pool.name
+        known = pools.setdefault(driver, [])
+        if pool not in known:
+            known.append(pool)
+        # by number, as nodes name their pools after themselves, and their devices shall be of the same kinds
+        prefix = f"{driver}/{len(known) - 1}"
+        for one in each.spec.shared_counters:
+            for name, counter in one.counters.items():
+                counters[f"{prefix}/{one.name}/{name}"] = _has(counter.value)
+        for device in each.spec.devices:
+            if reason := left_out(device):
+                omitted[reason] += 1
+                continue
+            takes: dict[str, int] = {}
+            for part in device.consumes_counters:
+                for name, counter in part.counters.items():
+                    key = f"{prefix}/{part.counter_set}/{name}"
+                    takes[key] = takes.get(key, 0) + _takes(counter.value)
+            consumes = tuple(sorted((key, amount) for key, amount in takes.items() if amount))
+            if (id_ := kind(driver, device, consumes)) is None:
+                omitted["there are too many kinds of devices"] += 1
+                continue
+            found.append((DeviceId(f"{driver}/{pool}/{device.name}"), id_))
+    there = tuple(sorted((name, amount) for name, amount in counters.items() if amount))
+    return DevicesChanged(node, tuple(found), there), omitted
+
+
+def left_out(device: Device) -> str:
+    """Returns why muster does not give a device out; "" if it does."""
+    if device.binding_conditions or device.binding_failure_conditions:
+        return "bindingConditions are not supported yet"
+    if device.binds_to_node:
+        return "bindsToNode is not supported yet"
+    if device.node_allocatable_resources:
+        return "nodeAllocatableResources are not supported yet"
+    if device.allow_multiple_allocations:
+        return "allowMultipleAllocations is not supported yet"
+    if any(part.compatibility_groups for part in device.consumes_counters):
+        return "compatibilityGroups are not supported yet"
+    return ""
+
+
+def elsewhere(each: ResourceSlice) -> str:
+    """Returns why the devices of a slice are of no single node; "" if they are."""
+    spec = each.spec
+    if spec.per_device_node_selection:
+        return "perDeviceNodeSelection is not supported yet"
+    if spec.all_nodes:
+        return "allNodes is not supported yet"
+    if spec.node_selector is not None:
+        return "nodeSelector is not supported yet"
+    return "" if spec.node_name else "it names no node"
+
+
+def _has(value: str | int | float) -> int:
+    """Returns what there is of a counter; nothing of one that cannot be read."""
+    try:
+        return max(0, min(math.floor(quantity.parse(value)), MOST))
+    except ValueError:
+        return 0
+
+
+def _takes(value: str | int | float) -> int:
+    """Returns what a device takes of a counter; more than there is of any, if it cannot be read."""
+    try:
+        return max(0, min(math.ceil(quantity.parse(value)), MOST + 1))
+    except ValueError:
+        return MOST + 1
