@@ -15,6 +15,7 @@ import pytest
 from muster.api.base import is_true
 from muster.api.core_v1 import Pod, Quantities, Terminated
 from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET
+from muster.embedded.node import logparts
 from muster.embedded.node import logs as logs_module
 from muster.embedded.node.isolation import Isolation
 from muster.kube.client import LogOptions
@@ -209,7 +210,7 @@ async def test_output_is_bounded_however_much_there_is(
         pod = await cluster.ended("loud")
         assert pod.status.phase == "Succeeded"
         kept = sum(path.stat().st_size for path in (cluster.root / "logs").rglob("*.log*"))
-        assert 2**20 <= kept <= (logs_module.KEEP + 1) * (2**20 + logs_module.CHUNK)
+        assert 2**20 <= kept <= (logparts.KEEP + 1) * (2**20 + logparts.CHUNK)
         assert (await cluster.output("loud", tail=1)).endswith("the end\n")
 
 

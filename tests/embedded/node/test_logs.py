@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from muster.embedded.node import logparts
 from muster.embedded.node import logs as module
 from muster.embedded.node.isolation import Files
 from muster.embedded.node.logs import Logs, LogWriter
@@ -58,7 +59,7 @@ async def test_a_follower_that_is_too_slow_gets_a_notice_and_the_end(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     monkeypatch.setattr(module, "FILE_BYTES", 1000)
-    monkeypatch.setattr(module, "KEEP", 2)
+    monkeypatch.setattr(logparts, "KEEP", 2)
     writer, end = begin(logs, tmp_path)
     lines = [f"{number} {'x' * 80}\n".encode() for number in range(200)]
 
@@ -80,7 +81,7 @@ async def test_a_follower_that_is_too_slow_gets_a_notice_and_the_end(
     writer.close()
     logs.pod_ended("ns", "pod", "uid")
     seen += b"".join([chunk async for chunk in follower])
-    before, after = seen.split(module.LATE)
+    before, after = seen.split(logparts.LATE)
     assert before.startswith(b"first\n"), "what it had open it reads to the end"
     assert b"".join(lines).endswith(after)
     assert after.endswith(lines[-1])
@@ -120,8 +121,8 @@ async def test_a_log_of_which_the_oldest_output_was_dropped_begins_with_a_whole_
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FILE_BYTES", 1000)
-    monkeypatch.setattr(module, "KEEP", 2)
-    monkeypatch.setattr(module, "CHUNK", 100)  # ends within a line, as a pipe's content does
+    monkeypatch.setattr(logparts, "KEEP", 2)
+    monkeypatch.setattr(logparts, "CHUNK", 100)  # ends within a line, as a pipe's content does
     writer, end = begin(logs, tmp_path)
     at = ("ns", "pod", "uid", "main")
     for first in (0, 120):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from muster.embedded.node import logparts
 from muster.embedded.node import logs as module
 from muster.embedded.node.isolation import Files
 from muster.embedded.node.logs import Logs, LogWriter
@@ -95,7 +96,7 @@ async def test_times_are_kept_through_rotations_and_new_hosts(
     container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FILE_BYTES", 100)
-    monkeypatch.setattr(module, "KEEP", 3)
+    monkeypatch.setattr(logparts, "KEEP", 3)
     for second in range(40):
         container.write(f"{second:02} {'x' * 20}\n".encode(), second)
         if second % 7 == 0:
@@ -180,7 +181,7 @@ async def test_an_index_that_is_larger_than_its_log_is_bounded_too(
     for second in range(200):
         container.write(b"\n", second)
     sizes = [path.stat().st_size for path in container.path.parent.glob("*.times*")]
-    assert len(sizes) == module.KEEP + 1
+    assert len(sizes) == logparts.KEEP + 1
     assert max(sizes) <= 80
 
 
@@ -196,7 +197,7 @@ async def test_since_is_the_lines_whose_times_are_not_before(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "FILE_BYTES", size)
-        patch.setattr(module, "KEEP", 30)
+        patch.setattr(logparts, "KEEP", 30)
         container = Container(tmp_path_factory.mktemp("times"))
         now = 0
         for text, later in chunks:

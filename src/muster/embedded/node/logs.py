@@ -19,11 +19,11 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from muster.embedded.node.logparts import Part, begins_line, cut_mark, first_line, numbered, since, tail
+from muster.embedded.node import logparts
+from muster.embedded.node.logparts import Position, cut_mark, numbered
 from muster.embedded.node.logtimes import Recorder, beside
 from muster.kube.client import EVERYTHING, LogOptions
 from muster.kube.clock import Clock, SystemClock
@@ -34,18 +34,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILE_BYTES: Final = 10 * 2**20
-KEEP: Final = 9  # older files beside the newest: 100 MB per start of a container
 #: Output of one start that is kept at least.
-LEAST_BYTES: Final = KEEP * FILE_BYTES
+LEAST_BYTES: Final = logparts.KEEP * FILE_BYTES
 TOTAL_BYTES: Final = 2 * 2**30  # logs of all pods that have ended; the oldest are removed first
 TOTAL_SECONDS: Final = 30 * 24 * 3600.0
 #: Bytes that logs leave free, so that the cluster's store can still be written; on a small disk, half of it.
 RESERVE: Final = 32 * 2**20
 _LOOK: Final = 2**20  # bytes of output between two checks of the free space
-CHUNK: Final = 2**16  # what a pipe holds
 _LOST: Final = b"\n[muster: %d bytes of output lost: the disk was nearly full]\n"
-#: Text that a reader gets in place of output that was removed before it was read.
-LATE: Final = b"\n[muster: output may be missing here: it was written faster than it was read]\n"
 #: Text with which a log begins for readers who ask, if older output was dropped.
 CUT: Final = f"[muster: older output was dropped; a log keeps the last {LEAST_BYTES // 2**20} MiB]"
 _ENDED: Final = "ended"  # a file in a pod's directory
@@ -73,7 +69,7 @@ class LogWriter:
         while self._read():
             pass
         with contextlib.suppress(OSError):
-            self._write(self._rest.read_bytes()[:CHUNK])
+            self._write(self._rest.read_bytes()[: logparts.CHUNK])
             self._rest.unlink()
         self._loop.remove_reader(self._fifo)
         os.close(self._fifo)
@@ -86,7 +82,7 @@ class LogWriter:
     def _read(self) -> bool:
         """Reads one chunk only, so that a program that writes without end does not starve the others."""
         try:
-            chunk = os.read(self._fifo, CHUNK)
+            chunk = os.read(self._fifo, logparts.CHUNK)
         except BlockingIOError:
             return False
         if chunk:
@@ -132,9 +128,9 @@ class LogWriter:
 
     def _rotate(self) -> None:
         self._close_file()
-        if numbered(self._target, KEEP).exists():
+        if numbered(self._target, logparts.KEEP).exists():
             cut_mark(self._target).touch(0o600)
-        for number in range(KEEP - 1, -1, -1):
+        for number in range(logparts.KEEP - 1, -1, -1):
             old, new = numbered(self._target, number), numbered(self._target, number + 1)
             if old.exists():
                 if beside(old).exists():  # first: a crash in between leaves a log without times
@@ -233,7 +229,7 @@ class Logs:
             finally:
                 position.close()
         restart = restarts[-1] if restarts else 0
-        position = _Position(directory / f"{restart}.log", how)
+        position = Position(directory / f"{restart}.log", how)
         follows = how.follow and not how.previous
         changed = asyncio.Event()
         try:
@@ -250,7 +246,7 @@ class Logs:
                 if newest and newest[-1] > restart:
                     restart = next(number for number in newest if number > restart)
                     position.close()
-                    position = _Position(directory / f"{restart}.log", LogOptions(timestamps=how.timestamps))
+                    position = Position(directory / f"{restart}.log", LogOptions(timestamps=how.timestamps))
                 elif ended:
                     return
                 elif not self._has_ended(directory.parent):
@@ -269,7 +265,7 @@ class Logs:
         if not restarts:
             return False
         earlier, how = _earlier(directory, restarts, how)
-        positions = [*earlier, _Position(directory / f"{restarts[-1]}.log", how)]
+        positions = [*earlier, Position(directory / f"{restarts[-1]}.log", how)]
         try:
             return any(position.is_cut() for position in positions)
         finally:
@@ -340,122 +336,28 @@ def _restarts(directory: Path) -> list[int]:
 
 def _earlier(
     directory: Path, restarts: Sequence[int], how: LogOptions
-) -> tuple[list["_Position"], LogOptions]:
+) -> tuple[list["Position"], LogOptions]:
     """The positions to read in the logs of earlier starts, and the part to read of the newest."""
     if not how.every_start or how.previous or len(restarts) < 2:
         return [], how
     paths = [directory / f"{restart}.log" for restart in restarts]
     if how.tail is None:
-        return [_Position(path, how) for path in paths[:-1]], how
-    left, earlier = how.tail - _lines(paths[-1], how), list[_Position]()
+        return [Position(path, how) for path in paths[:-1]], how
+    left, earlier = how.tail - _lines(paths[-1], how), list[Position]()
     for path in reversed(paths[:-1]):
         if left <= 0:
             break
-        earlier.insert(0, _Position(path, replace(how, tail=left)))
+        earlier.insert(0, Position(path, replace(how, tail=left)))
         left -= _lines(path, replace(how, tail=left))
     return earlier, how
 
 
 def _lines(path: Path, how: LogOptions) -> int:
     """How many lines this part of a log has."""
-    position, count, last = _Position(path, how), 0, b"\n"
+    position, count, last = Position(path, how), 0, b"\n"
     try:
         for chunk in position.chunks():
             count, last = count + chunk.count(b"\n"), chunk
     finally:
         position.close()
     return count + (not last.endswith(b"\n"))
-
-
-class _Position:
-    """The position of a reader in a log that may be rotated while it reads.
-
-    The position holds its file open, so that a file that is removed meanwhile is read to its end.
-    """
-
-    def __init__(self, path: Path, how: LogOptions) -> None:
-        assert not isinstance(how.since, timedelta), "a clock has made a time of it"
-        self._path = path
-        self._part: Part | None = None
-        self._next: Part | None = None
-        self._tail, self._since, self._timestamps = how.tail, how.since, how.timestamps
-        self._within_line = False  # the last bytes read do not end a line
-        self._skips = False  # the rest of a line that began earlier
-        self._after_dropped = False  # it began where output was dropped
-
-    def close(self) -> None:
-        for part in (self._part, self._next):
-            if part is not None:
-                part.close()
-
-    def is_cut(self) -> bool:
-        """Whether the position is where the output begins that is left of a longer one."""
-        return self._begin() and self._after_dropped
-
-    def chunks(self) -> Iterator[bytes]:
-        """The output written since the last call."""
-        if self._part is None and not self._begin():
-            return
-        assert self._part is not None, "it has started"
-        while True:
-            yield from self._rest(self._part)
-            late = self._next is None and self._look_for_next()
-            if self._next is None:
-                return
-            yield from self._rest(self._part)  # the output written before the file was full
-            if late:
-                yield LATE
-                self._within_line = self._skips = False
-            self._part.close()
-            self._part, self._next = self._next, None
-
-    def _begin(self) -> bool:
-        files = self._files()
-        if not files:
-            return False
-        index, offset = (0, 0) if self._tail is None else tail(files, self._tail)
-        if self._since is not None and (later := since(files, self._since)) > (index, offset):
-            index, offset = later
-            self._skips = not begins_line(files, index, offset)
-        self._after_dropped = (index, offset) == (0, 0) and cut_mark(self._path).exists()
-        if self._after_dropped:  # the end of a line whose beginning is gone is no line
-            offset = first_line(files[0])
-        self._part = self._open(files[index])
-        self._part.file.seek(offset)
-        return True
-
-    def _rest(self, part: Part) -> Iterator[bytes]:
-        while chunk := part.file.read(CHUNK):
-            offset = part.file.tell() - len(chunk)
-            if self._skips:
-                _, end, kept = chunk.partition(b"\n")
-                self._skips = not end
-                chunk, offset = kept, offset + len(chunk) - len(kept)
-            if part.times is not None:
-                chunk = b"".join(self._stamped(*piece) for piece in part.times.pieces(chunk, offset))
-            if chunk:
-                yield chunk
-
-    def _stamped(self, piece: bytes, time: bytes) -> bytes:
-        begin = b"" if self._within_line else time + b" "
-        self._within_line = not piece.endswith(b"\n")
-        return begin + piece[:-1].replace(b"\n", b"\n" + time + b" ") + piece[-1:]
-
-    def _look_for_next(self) -> bool:
-        """Opens the file after the current one, if there is any. True if there may be others in between."""
-        assert self._part is not None, "it has started"
-        files = self._files()
-        inodes = [path.stat().st_ino for path in files]
-        own = os.fstat(self._part.file.fileno()).st_ino
-        late = own not in inodes
-        following = files if late else files[inodes.index(own) + 1 :]
-        if following:
-            self._next = self._open(following[0])
-        return late
-
-    def _open(self, path: Path) -> Part:
-        return Part(path, self._timestamps)
-
-    def _files(self) -> list[Path]:
-        """The files of the log, oldest first."""
-        return [path for number in range(KEEP, -1, -1) if (path := numbered(self._path, number)).exists()]
