@@ -37,6 +37,31 @@ FAULTS: Final = (
     ),
     *_faults(
         "devices",
+        "embedded/node/claims.py",
+        "embedded/node/test_claims",
+        (
+            "a pod that starts with devices which are reserved for another",
+            "if not any(pod_claims.reserves(each, pod) for each in claim.status.reserved_for):",
+            "if not claim.status.reserved_for:",
+        ),
+        (
+            "a container that gets the devices of every request of a claim",
+            'return not request or device.request.partition("/")[0] == request',
+            "return True",
+        ),
+    ),
+    *_faults(
+        "devices",
+        "embedded/node/device_objects.py",
+        "embedded/node/test_claims",
+        (
+            "other devices under the generation of the earlier ones",
+            '"generation": generation + 1}}',
+            '"generation": generation}}',
+        ),
+    ),
+    *_faults(
+        "devices",
         "api/rules/claims.py",
         "api/rules/test_devices",
         (

@@ -4,8 +4,9 @@
 
 Groups are separated by `;`; a group is a count (`1 x` may be left out) and keys: resources, `product` (the
 label that GPU pods select by), `label:KEY`, `name` (the nodes' common prefix) and `runtime`. `process` runs
-pods on this machine, whatever resources the nodes pretend to have; `none` only simulates them. The YAML form
-is a list of groups with the same keys and `count`.
+pods on this machine, whatever resources the nodes pretend to have; `none` only simulates them. Devices of
+dynamic resource allocation are described by `device:DRIVER` (`muster.embedded.devicespec`). The YAML form is
+a list of groups with the same keys and `count`.
 """
 
 import re
@@ -18,12 +19,15 @@ import yaml
 
 from muster.api import quantity
 from muster.api.core_v1 import Quantities
+from muster.embedded import devicespec
+from muster.embedded.devicespec import DeviceSpec, InvalidDevices
 from muster.names import GPU, GPU_PRODUCT
 
 RUNTIMES: Final = ("process", "none")
 #: Resources of a node for which the group states none.
 DEFAULTS: Final[Quantities] = {"cpu": 1, "memory": "1Gi", "ephemeral-storage": "100Gi", "pods": 110}
 MOST: Final = 100_000  # nodes
+MOST_DEVICES: Final = 1_000_000  # of all nodes
 _FILE_BYTES: Final = 2**20
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _RESOURCE: Final = re.compile(
@@ -45,6 +49,8 @@ class NodeSpec(msgspec.Struct, frozen=True):
     runtime: str = "process"
     #: indices of the real GPUs
     gpus: tuple[str, ...] = ()
+    #: of dynamic resource allocation, one entry for each driver
+    devices: tuple[DeviceSpec, ...] = ()
 
 
 class InvalidNodes(ValueError):
@@ -121,6 +127,8 @@ def _flat(group: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 def _nodes(groups: list[tuple[str, dict[str, Any]]]) -> list[NodeSpec]:
     result: list[NodeSpec] = []
+    described: list[DeviceSpec] = []
+    devices = 0
     for where, values in groups:
         count = _count(where, values.pop("count", 1))
         if len(result) + count > MOST:
@@ -131,10 +139,20 @@ def _nodes(groups: list[tuple[str, dict[str, Any]]]) -> list[NodeSpec]:
                 f"{where}: name {prefix!r}: write at most 52 lower-case letters, digits and '-'"
             )
         template = _one(where, prefix, values)
+        devices += count * sum(each.count for each in template.devices)
+        if devices > MOST_DEVICES:
+            raise InvalidNodes(
+                f"{where}: more than {MOST_DEVICES} devices in all; {MOST_DEVICES} is the most"
+            )
         taken = sum(1 for node in result if node.name.rpartition("-")[0] == prefix)
         result += [
             msgspec.structs.replace(template, name=f"{prefix}-{taken + index}") for index in range(count)
         ]
+        described += template.devices
+        try:
+            devicespec.classes(described)
+        except InvalidDevices as error:
+            raise InvalidNodes(f"{where}: {error}") from None
     return result
 
 
@@ -147,6 +165,10 @@ def _count(where: str, value: Any) -> int:
 def _one(where: str, prefix: str, values: Mapping[str, Any]) -> NodeSpec:
     resources, labels = dict(DEFAULTS), {}
     runtime = "process"
+    try:
+        devices, values = devicespec.read(values)
+    except InvalidDevices as error:
+        raise InvalidNodes(f"{where}: {error}") from None
     for key, value in values.items():
         if key == "runtime":
             runtime = str(value)
@@ -160,11 +182,11 @@ def _one(where: str, prefix: str, values: Mapping[str, Any]) -> NodeSpec:
         else:
             raise InvalidNodes(
                 f"{where}: unknown key {key!r}; known: cpu, memory, pods, {GPU} or another resource with a "
-                "domain, product, label:KEY, name, runtime"
+                "domain, product, label:KEY, device:DRIVER, name, runtime"
             )
     if "product" in values and GPU not in resources:
         raise InvalidNodes(f"{where}: product={values['product']} needs {GPU}=COUNT; add it")
-    return NodeSpec(prefix, resources, labels, runtime)
+    return NodeSpec(prefix, resources, labels, runtime, devices=tuple(devices))
 
 
 def _label(where: str, key: str, name: str, value: Any) -> str:

@@ -22,9 +22,18 @@ from typing import Any, Final
 
 from muster.api.core_v1 import ConfigMap, NodeStatus, Pod, Secret
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, JobSet
-from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET, SERVICE
+from muster.api.kinds import (
+    CONFIG_MAP,
+    JOBSET,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    SECRET,
+    SERVICE,
+)
+from muster.embedded.node import device_objects, processes
 from muster.embedded.node import isolation as isolations
-from muster.embedded.node import processes
 from muster.embedded.node.checkpoints import Checkpoints
 from muster.embedded.node.dns import Names
 from muster.embedded.node.environment import Lookup, Unavailable
@@ -34,7 +43,7 @@ from muster.embedded.node.gpus import Gpus
 from muster.embedded.node.isolation import Files, Isolation
 from muster.embedded.node.logs import Logs
 from muster.embedded.node.machine import Machine
-from muster.embedded.node.node_object import node_object
+from muster.embedded.node.node_object import labels_of, node_object
 from muster.embedded.node.pod_supervisor import PodSupervisor
 from muster.embedded.node.reporting import confirm_deletion
 from muster.embedded.node.volumes import Links
@@ -101,11 +110,12 @@ class NodeAgent:
             open_files=_raise_open_files(),
             umask=_umask(),
         )
-        self._fake_runtime = FakeRuntime(client, self._clock)
+        self._fake_runtime = FakeRuntime(client, self._clock, lookup=self._lookup)
         self._checkpoints = Checkpoints(client, informers[POD].items, self._clock)
         self._informers = informers
         self._pods, self._jobsets, self._services = informers[POD], informers[JOBSET], informers[SERVICE]
         self._config_maps, self._secrets = informers[CONFIG_MAP], informers[SECRET]
+        self._claims, self._slices = informers[RESOURCE_CLAIM], informers[RESOURCE_SLICE]
         self._workers: dict[str, PodSupervisor] = {}  # by uid
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._wrappers: dict[Path, int] = {}
@@ -130,7 +140,9 @@ class NodeAgent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._write_nodes()
-                await self._informers.synced((CONFIG_MAP, SECRET, SERVICE, JOBSET, POD))
+                await self._informers.synced(
+                    (CONFIG_MAP, SECRET, SERVICE, JOBSET, POD, RESOURCE_CLAIM, RESOURCE_SLICE)
+                )
                 self._services.subscribe(self._names.service_changed)
                 self._jobsets.subscribe(self._jobset_changed)
                 self._pods.subscribe(self._pod_changed)
@@ -180,6 +192,8 @@ class NodeAgent:
         for name in sorted(there.keys() - self._nodes.keys()):
             with contextlib.suppress(NotFound):
                 await self._client.delete(NODE, "", name)
+        known = await device_objects.published(self._client)
+        await device_objects.publish_classes(self._client, self._nodes.values())
         for spec in self._nodes.values():
             body = node_object(spec, self._clock.now())
             await apply(self._client, NODE, body)
@@ -189,7 +203,8 @@ class NodeAgent:
                 "allocatable": dict.fromkeys(status.allocatable),
             }
             change = {"status": merge(gone, body["status"])}
-            await self._client.patch(NODE, "", spec.name, change, subresource="status")
+            node = await self._client.patch(NODE, "", spec.name, change, subresource="status")
+            await device_objects.publish(self._client, spec, node, known)
 
     # pods
 
@@ -297,7 +312,12 @@ class NodeAgent:
             return self._secrets.items.get(f"{namespace}/{name}")
 
         node = self._nodes.get(pod.spec.node_name)
-        return Lookup(config_map, secret, node.resources if node else {})
+        return Lookup(
+            *(config_map, secret, node.resources if node else {}),
+            claim=lambda name: self._claims.items.get(f"{namespace}/{name}"),
+            slices=self._slices.items.values,
+            node_labels=labels_of(node) if node else {},
+        )
 
     def _jobset_changed(self, old: JobSet | None, new: JobSet | None) -> None:
         self._names.jobset_changed(old, new)

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from muster import names
 from muster.api import quantity
 from muster.api.base import Object
 from muster.api.core_v1 import ConfigMap, Container, Pod, Secret
+from muster.api.resource_v1 import ResourceClaim, ResourceSlice
 
 _INHERITED: Final = ("PATH", "HOME", "LANG")
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -50,11 +51,17 @@ def caller_of(pod: Pod) -> Caller:
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """Lookup functions for a container's references. Both return None for an object that does not exist."""
+    """Lookup functions for a pod's references. They return None for an object that does not exist."""
 
     config_map: Callable[[str], ConfigMap | None]
     secret: Callable[[str], Secret | None]
     node_allocatable: Mapping[str, Any] = {}  # Any: quantities as the node states them
+    claim: Callable[[str], ResourceClaim | None] = lambda name: None
+    slices: Callable[[], Iterable[ResourceSlice]] = tuple
+    node_labels: Mapping[str, str] = {}
+
+
+NOTHING: Final = Lookup(lambda name: None, lambda name: None)
 
 
 def environment(pod: Pod, container: Container, caller: Caller, lookup: Lookup) -> dict[str, str]:

@@ -17,8 +17,11 @@ import msgspec
 from muster.api.core_v1 import Node, Pod
 from muster.api.kinds import LEASE, NODE, POD
 from muster.api.requests import requests
+from muster.api.resource_v1 import ResourceSlice
+from muster.embedded.node import device_objects
+from muster.embedded.node.environment import NOTHING, Lookup
 from muster.embedded.node.fake_runtime import FakeRuntime
-from muster.embedded.node.node_object import node_object
+from muster.embedded.node.node_object import labels_of, node_object
 from muster.embedded.nodespec import NodeSpec
 from muster.kube.apply import apply
 from muster.kube.client import Client
@@ -53,7 +56,8 @@ class FakeNodes:
     def __init__(self, client: Client, informers: Informers, specs: Sequence[NodeSpec], clock: Clock) -> None:
         self._client, self._informers, self._clock = client, informers, clock
         self._specs = {spec.name: spec for spec in specs}
-        self._runtime = FakeRuntime(client, clock, self._no_room)
+        self._runtime = FakeRuntime(client, clock, self._no_room, self._lookup)
+        self._published: dict[str, ResourceSlice] = {}
         #: by node, what it has left, and by the uids of its pods that run, what they take
         self._left: dict[str, dict[str, int]] = {}
         self._taken: dict[str, tuple[str, dict[str, int]]] = {}
@@ -66,6 +70,8 @@ class FakeNodes:
         for node in (await self._client.list(NODE)).items:
             if (name := node.metadata.name) in self._specs and node.metadata.labels.get(RUNTIME) != "none":
                 raise OthersNode(f"node {name} exists and is not simulated; choose other names: name=fake")
+        self._published = await device_objects.published(self._client)
+        await device_objects.publish_classes(self._client, self._specs.values())
         async with asyncio.TaskGroup() as tasks:
             await asyncio.gather(*map(self._register, self._specs.values()))
             await self._informers.synced((POD,))
@@ -141,6 +147,10 @@ class FakeNodes:
             await self._client.patch(
                 NODE, "", spec.name, {"metadata": version, "spec": {"taints": others or None}}
             )
+        await device_objects.publish(self._client, spec, node, self._published)
+
+    def _lookup(self, pod: Pod) -> Lookup:
+        return msgspec.structs.replace(NOTHING, node_labels=labels_of(self._specs[pod.spec.node_name]))
 
     async def _renew(self, name: str) -> None:
         time = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

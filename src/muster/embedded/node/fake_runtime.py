@@ -6,7 +6,7 @@ time, however long it has run, to simulate a failure of many pods at one moment.
 counts. `reject=OutOfcpu` lets the node refuse the pod for this reason, as a kubelet does that has no room.
 With `stop=30s` a deleted pod takes 30 s to end; with `stop=never` it is stuck until a user forces its
 deletion. The fake runtime also reports the pods of removed nodes, of either runtime, as ended with their
-node.
+node. A pod waits for its devices as one with processes does.
 
 One heap holds the time at which each pod ends, and a bounded number of status writes is pending at a time, so
 that 10,000 such pods cost ten thousand writes and little else.
@@ -27,7 +27,9 @@ from muster import names
 from muster.api import times
 from muster.api.core_v1 import ContainerState, Pod, Running
 from muster.api.kinds import POD
-from muster.embedded.node import status
+from muster.embedded.node import claims, status
+from muster.embedded.node.environment import NOTHING, Lookup
+from muster.embedded.node.reporting import record_event
 from muster.embedded.node.status import TOO_LONG, Observed, Override
 from muster.kube.client import Client
 from muster.kube.clock import Clock, back_off
@@ -36,6 +38,7 @@ from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreach
 log = logging.getLogger(__name__)
 
 WRITES: Final = 16  # status writes under way at a time
+CLAIM_RETRY: Final = 2.0  # seconds between looks at the claims of a pod that waits for its devices
 _KILLED: Final = 137
 _LOST: Final = Override("NodeLost", "The node of the pod was removed", failed=True, spared=True)
 _RETRY: Final = (0.1, 10.0)
@@ -104,9 +107,15 @@ def _time(text: str) -> datetime:
 class FakeRuntime:
     """Simulates the pods of all nodes without a runtime. Call `run` once, `update` with each pod version."""
 
-    def __init__(self, client: Client, clock: Clock, refuses: Callable[[Pod], str] = lambda pod: "") -> None:
-        """`refuses`: why a new pod's node has no room for it; "" if it has."""
-        self._client, self._clock, self._refuses = client, clock, refuses
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        refuses: Callable[[Pod], str] = lambda pod: "",
+        lookup: Callable[[Pod], Lookup] = lambda pod: NOTHING,
+    ) -> None:
+        """`refuses`: why a new pod's node has no room for it; "" if it has. `lookup`: what is on its node."""
+        self._client, self._clock, self._refuses, self._lookup = client, clock, refuses, lookup
         #: names of removed nodes
         self.lost: Set[str] = set()
         self._pods: dict[str, Pod] = {}  # newest version, by uid
@@ -189,6 +198,12 @@ class FakeRuntime:
                 return
             await self._client.delete(POD, meta.namespace, meta.name, uid=uid, grace_period=0)
             return
+        if why := await self._lacks(pod):
+            told = f"Failed to prepare dynamic resources: {why}"
+            await record_event(self._client, self._clock, pod, claims.FAILED, told)
+            now = self._clock.now()
+            self._wait_for(uid, times.after(now, CLAIM_RETRY), now)
+            return
         body = self._next_status(pod)
         if body is not None:
             patch = {
@@ -198,6 +213,13 @@ class FakeRuntime:
             written = await self._client.patch(POD, meta.namespace, meta.name, patch, subresource="status")
             if uid in self._pods:
                 self._pods[uid] = written
+
+    async def _lacks(self, pod: Pod) -> str:
+        """Why a new pod cannot have its devices; "" if it can."""
+        started = pod.status.start_time is not None or pod.spec.node_name in self.lost
+        if started or not pod.spec.resource_claims:
+            return ""
+        return await claims.lacking(self._client, pod, self._lookup(pod))
 
     def _next_status(self, pod: Pod) -> dict[str, object] | None:
         now = self._clock.now()

@@ -22,11 +22,10 @@ def node_object(spec: NodeSpec, now: datetime) -> Object:
         "lastHeartbeatTime": time,
         "lastTransitionTime": time,
     }
-    labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": "linux", names.RUNTIME: spec.runtime}
     return {
         "apiVersion": NODE.api_version,
         "kind": NODE.kind,
-        "metadata": {"name": spec.name, "labels": labels | spec.labels},
+        "metadata": {"name": spec.name, "labels": labels_of(spec)},
         "spec": {},
         "status": {
             "capacity": _texts(spec.resources),
@@ -38,6 +37,11 @@ def node_object(spec: NodeSpec, now: datetime) -> Object:
             ],
         },
     }
+
+
+def labels_of(spec: NodeSpec) -> dict[str, str]:
+    labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": "linux", names.RUNTIME: spec.runtime}
+    return labels | spec.labels
 
 
 def _texts(resources: Quantities) -> dict[str, str]:

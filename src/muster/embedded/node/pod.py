@@ -20,7 +20,7 @@ from muster.api.base import Object
 from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
 from muster.api.fields import dotted
 from muster.api.kinds import POD
-from muster.embedded.node import hooks, processes, starts, status, usage, volumes
+from muster.embedded.node import claims, hooks, processes, starts, status, usage, volumes
 from muster.embedded.node.environment import Unavailable
 from muster.embedded.node.execution import Execution
 from muster.embedded.node.handlers import Handlers
@@ -44,6 +44,7 @@ from muster.workloads import pod_fields
 BACK_OFF: Final = (10.0, 300.0)  # seconds before the second restart, and at most
 BACK_OFF_RESET: Final = 600.0  # a container that ran this long starts with the first delay again
 CONFIG_RETRY: Final = 2.0  # seconds between lookups of a missing object that the pod refers to
+CACHE_LAG: Final = 0.05  # seconds between looks into a cache that is behind the API server
 GRACE: Final = 30.0
 START_ERROR: Final = 128  # exit code of a container that could not be started, as in container engines
 LOST: Final = 137
@@ -132,6 +133,7 @@ class PodWorker:
     # the life of a pod
 
     async def _live(self) -> None:
+        await self._has_devices()
         sources = await self._when_available(self._volumes)
         sidecars: list[asyncio.Task[None]] = []
         try:
@@ -162,7 +164,7 @@ class PodWorker:
             return
         if found := list(pod_fields.ignored(whole["spec"])):
             told = "; ".join(f"{dotted(path)}: {instead}" for path, instead in found)
-            await record_event(self._machine, self.pod, IGNORED, f"ignored on the embedded cluster: {told}")
+            await self._record(IGNORED, f"ignored on the embedded cluster: {told}")
 
     async def _end(self) -> None:
         """Ends all containers at once, then sidecars in reverse order, all within one grace period."""
@@ -388,6 +390,19 @@ class PodWorker:
             self._report()
             await self._machine.clock.sleep(CONFIG_RETRY)
 
+    async def _has_devices(self) -> None:
+        """Waits until the pod has its devices, unless it had them before; an Event says what it lacks."""
+        if any(c.state.running or c.state.terminated for c in self._containers):
+            return
+        while claims.refusal(self.pod, self._machine.lookup(self.pod)):
+            why = await claims.lacking(self._machine.client, self.pod, self._machine.lookup(self.pod))
+            if why:
+                for each in self._containers:
+                    each.state = ContainerState(waiting=Waiting("ContainerCreating", why))
+                self._report()
+                await self._record(claims.FAILED, f"Failed to prepare dynamic resources: {why}")
+            await self._machine.clock.sleep(CONFIG_RETRY if why else CACHE_LAG)
+
     def _volumes(self) -> dict[str, Path]:
         try:
             directory = self._machine.volumes(self.pod.metadata.uid)
@@ -405,6 +420,9 @@ class PodWorker:
 
     def _report(self) -> None:
         self._status.wanted()
+
+    async def _record(self, reason: str, message: str) -> None:
+        await record_event(self._machine.client, self._machine.clock, self.pod, reason, message)
 
     def clean_up(self) -> None:
         """Removes everything of the pod from this machine, except its logs."""

@@ -14,7 +14,8 @@ from muster.api.kinds import EVENT, POD
 from muster.effects import events
 from muster.embedded.node.machine import Machine
 from muster.embedded.node.status import Observed
-from muster.kube.clock import back_off
+from muster.kube.client import Client
+from muster.kube.clock import Clock, back_off
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
 
 log = logging.getLogger(__name__)
@@ -102,13 +103,13 @@ class StatusWriter:
                 self._worker.update(newest)
 
 
-async def record_event(machine: Machine, pod: Pod, reason: str, message: str) -> None:
+async def record_event(client: Client, clock: Clock, pod: Pod, reason: str, message: str) -> None:
     """Records a warning about the pod, once. Nothing depends on an Event, so a refusal is only logged."""
-    about, now = involved(pod, POD), machine.clock.now()
+    about, now = involved(pod, POD), clock.now()
     identity = f"{pod.metadata.uid}/{reason}/{message}"
     body = events.first(about, "Warning", reason, message, COMPONENT, now, identity)
     try:
-        await machine.client.create(EVENT, body["metadata"]["namespace"], body)
+        await client.create(EVENT, body["metadata"]["namespace"], body)
     except AlreadyExists:
         pass
     except (ApiError, Unanswered, Unreachable) as error:
@@ -117,7 +118,8 @@ async def record_event(machine: Machine, pod: Pod, reason: str, message: str) ->
 
 async def tell(machine: Machine, pod: Pod, container: Observed, reason: str, failed: str) -> None:
     """Records a warning about a container."""
-    await record_event(machine, pod, reason, f"container {container.spec.name}: {failed}")
+    told = f"container {container.spec.name}: {failed}"
+    await record_event(machine.client, machine.clock, pod, reason, told)
 
 
 async def confirm_deletion(machine: Machine, pod: Pod) -> None:

@@ -18,7 +18,7 @@ from muster.api.core_v1 import Pod
 from muster.api.marks import GPU_SHARE
 from muster.api.requests import gpus_of_container
 from muster.embedded import directories
-from muster.embedded.node import execution, processes, shim, variables, volumes
+from muster.embedded.node import claims, execution, processes, shim, variables, volumes
 from muster.embedded.node.environment import (
     Unavailable,
     caller_of,
@@ -79,7 +79,7 @@ def start(
             f"setHostnameAsFQDN: {name} has {len(name)} characters; the kernel takes {HOST_NAME}"
         )
     saved = directories.checkpoints(machine.home, directories.job_of(pod))
-    env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
+    env |= _isolation_env(machine, pod, env) | _device_env(machine, pod, container)
     hosts = Bind(str(machine.hosts(pod)), "/etc/hosts")
     caller = caller_of(pod)
     # below them mount points are really made, which must not mean the whole machine
@@ -157,7 +157,7 @@ async def execute(
 def environment_inside(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
     """The environment of a command beside the container's own. Raises Unavailable."""
     env = _environment(machine, pod, container)
-    return env | _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
+    return env | _isolation_env(machine, pod, env) | _device_env(machine, pod, container)
 
 
 def working_dir_of(pod: Pod, container: Observed) -> str:
@@ -260,7 +260,13 @@ def _isolation_env(machine: Machine, pod: Pod, env: dict[str, str]) -> dict[str,
     return shim.variables(env, machine.hosts(pod), kernel_hostname_of(pod))
 
 
-def _gpu_env(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
+def _device_env(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
+    """The variables that tell a container its GPUs, and the devices of its claims."""
+    claimed = claims.environment(pod, container.spec, machine.lookup(pod))
+    return _gpus(machine, pod, container) | claimed
+
+
+def _gpus(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
     meta, node, devices = pod.metadata, pod.spec.node_name, machine.devices
     if GPU_SHARE.text(meta) is not None and devices.has(node):
         device = gpu_device(meta)  # None: muster did not bind the pod, so it sees no GPU at all
