@@ -210,7 +210,7 @@ async def test_a_real_cluster_says_which_scheduler_names_are_served(browser: Bro
     browser.of.registry.create(kinds.LEASE, namespace, lease)
     real = dashboard.Cluster(browser.of.client, frozenset({"muster"}))
     running = asyncio.create_task(real.run())
-    assert (await real.now()).snapshot.schedulers == frozenset("ab")
+    assert (await real.now()).live.schedulers == frozenset("ab")
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running

@@ -87,6 +87,15 @@ def restored(data: bytes) -> Scheduler:
     return found
 
 
+def copied(scheduler: Scheduler) -> Scheduler:
+    """Return a copy that shares nothing with the scheduler."""
+    file = io.BytesIO()
+    _Saver(file, 5).dump(scheduler)
+    copy = pickle.loads(file.getbuffer())  # bytes that have not left the process
+    assert isinstance(copy, Scheduler)
+    return copy
+
+
 class _Saver(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:  # Any: as pickle has it
         if type(value) is Scheduler:

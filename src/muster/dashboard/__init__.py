@@ -1,6 +1,7 @@
 """Pages that show a cluster in a browser: what runs, what waits and why, and what would start it.
 
-    cluster.py    what is known of the cluster: one copy for all viewers, kept up to date by watches
+    cluster.py    follows the cluster by watches, and tells viewers
+    live.py       what is known of the cluster: one copy for all viewers, to which changes are added
     access.py     who may see it: a one-time token, then a cookie; Host and Origin; forms
     sign_in.py    who may see it on a cluster: users with bearer tokens
     reviews.py    whose a token is, and what its user may see: the API server says it

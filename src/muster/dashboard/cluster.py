@@ -1,35 +1,31 @@
 """What is known of the cluster: one copy for all viewers.
 
-Watches keep the objects up to date. What pages show is derived from them when the first page asks for it, and
-kept until something changes. Viewers are told of changes at most `RATE` times a second.
+Watches keep the objects up to date. What pages show follows them when a page is asked for (`live.py`), and is
+shared by all viewers. These are told of changes at most `RATE` times a second.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from math import inf
-from typing import Final, TypeVar
+from typing import Final
 
-from muster.api import groups, kinds
-from muster.api.base import AnyKind, Kind, Resource
+from muster.api.base import AnyKind, Resource
+from muster.api.core_v1 import Pod
 from muster.api.fields import UNREADABLE
-from muster.app.snapshot import Settings, Snapshot, scheduler_settings
-from muster.app.views import jobs, nodes, queues
+from muster.app.snapshot import Settings, scheduler_settings
 from muster.app.views.job import JobView
+from muster.app.views.live import OF_JOBS
 from muster.app.views.nodes import NodeView
-from muster.app.views.objects import Objects
 from muster.app.views.queues import QueueView
-from muster.core.world.failed_starts import FailedStarts
 from muster.dashboard.access import Sight
+from muster.dashboard.live import Decided, Live
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED
-from muster.workloads import snapshot
-
-R = TypeVar("R", bound=Resource)
 
 #: How many times a second viewers are told of changes at most.
 RATE: Final = 2
@@ -39,85 +35,52 @@ REST: Final = 5
 SETTINGS: Final = 30.0
 #: Seconds that a page waits for the first list of all kinds.
 PATIENCE: Final = 5.0
+#: Seconds that a page waits for the answer why gangs wait; later it shows what the scheduler has recorded.
+AT_ONCE: Final = 0.3
 #: The kinds that pages are made from.
-KINDS: Final[tuple[AnyKind, ...]] = tuple(
-    dict.fromkeys((*WATCHED, kinds.JOBSET, kinds.JOB, kinds.BATCH_JOB, kinds.VOLCANO_JOB, *groups.OF_NAMED))
-)
+KINDS: Final[tuple[AnyKind, ...]] = tuple(dict.fromkeys((*WATCHED, *OF_JOBS)))
 
 
 class Moment:
-    """The cluster at one moment. Each answer is computed once, when it is first asked for."""
+    """The cluster at one moment: `live` as of a revision."""
 
     #: what of it is shown (`sight.Seen`)
     sight = Sight()
 
     def __init__(
-        self,
-        informers: Informers,
-        revision: int,
-        now: float,
-        schedulers: frozenset[str] | None,
-        settings: Settings,
+        self, live: Live, revision: int, now: float, namespaces: frozenset[str], missing: list[str]
     ) -> None:
-        self.revision, self.now = revision, now
-        self._schedulers, self._settings = schedulers, settings
-        self._objects = {kind: [*informers[kind].items.values()] for kind in KINDS}
+        """`namespaces`: of all objects."""
+        self.live, self.revision, self.now, self.namespaces = live, revision, now, namespaces
+        #: held while what it returns is used
+        self.lock = live.lock
         #: kinds that could not be read so far
-        self.missing = [kind.plural for kind in KINDS if not informers[kind].synced.is_set()]
+        self.missing = missing
 
-    @cached_property
-    def namespaces(self) -> frozenset[str]:
-        """The namespaces of all objects."""
-        return frozenset(each.metadata.namespace for found in self._objects.values() for each in found) - {""}
-
-    @cached_property
-    def objects(self) -> Objects:
-        named = [(kind, group) for kind in groups.OF_NAMED for group in self._objects[kind]]
-        return Objects(
-            self._of(kinds.JOBSET),
-            self._of(kinds.JOB),
-            named,
-            self._of(kinds.POD),
-            self._of(kinds.GANG),
-            self._of(kinds.BATCH_JOB),
-            self._of(kinds.VOLCANO_JOB),
-        )
-
-    @cached_property
+    @property
     def jobs(self) -> list[JobView]:
         """All jobs, oldest first."""
-        return jobs.views(self.objects)
+        return self.live.jobs
 
-    @cached_property
-    def snapshot(self) -> Snapshot:
-        """What answers for the scheduler."""
-        found = snapshot.Objects()
-        for kind in WATCHED:
-            for each in self._objects[kind]:
-                found.add(kind, each)
-        return Snapshot(found, self._schedulers, now=self.now, settings=self._settings)
-
-    @cached_property
-    def queues(self) -> list[QueueView]:
-        """All queues, each after its parent."""
-        return queues.views(self.snapshot)
-
-    @cached_property
+    @property
     def nodes(self) -> list[NodeView]:
         """All nodes, by name."""
-        there, pods, memory = self._of(kinds.NODE), self._of(kinds.POD), FailedStarts()
-        if nodes.any_failed(pods, self._settings.bad_nodes, self.now):
-            memory = nodes.failed_starts(self.snapshot, self.now, len(there))
-        return nodes.views(there, pods, memory)
+        return self.live.nodes
+
+    @property
+    def queues(self) -> list[QueueView]:
+        """All queues, each after its parent."""
+        return self.live.queues
+
+    def on(self, node: str) -> list[tuple[Pod, JobView | None]]:
+        """The pods that take room on a node, and their jobs."""
+        return self.live.on(node)
 
     def job(self, namespace: str, name: str) -> JobView | None:
         """The newest job of that name; None if there is none."""
         return next(
             (one for one in reversed(self.jobs) if (one.namespace, one.name) == (namespace, name)), None
         )
-
-    def _of(self, kind: Kind[R]) -> Sequence[R]:
-        return self._objects[kind]
 
 
 class Cluster:
@@ -132,14 +95,19 @@ class Cluster:
         self._changed = asyncio.Event()
         self._told = asyncio.Condition()
         self._moment: Moment | None = None
+        self._live = self._new(schedulers, Settings())
         self._asked = False  # whether a page has waited for all kinds
         self._read: set[AnyKind] = set()
-        self._settings, self._settings_at = Settings(), -inf
+        self._settings_at = -inf
+        #: the last answer why gangs wait; what computes the next; when that may begin (monotonic)
+        self._decided: Decided | None = None
+        self._deciding: asyncio.Task[None] | None = None
+        self._decides_at, self._decided_of = -inf, -1
         #: seconds that it took to compute the last page: they are a small part of the time
         self.took = 0.0
         for kind in KINDS:
             reflector = self._informers[kind]
-            reflector.subscribe(lambda old, new: self._changed.set(), partial(self._progressed, kind))
+            reflector.subscribe(partial(self._take, kind), partial(self._progressed, kind))
 
     def missing(self) -> list[str]:
         """The kinds that have not been read yet."""
@@ -150,6 +118,13 @@ class Cluster:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informers.run())
             group.create_task(self._tell())
+            group.create_task(self._load())
+
+    async def _load(self) -> None:
+        """Takes in the whole cluster, so that the first viewer need not wait for that."""
+        await self._informers.synced(KINDS)
+        moment = await self.now()
+        await asyncio.to_thread(lambda: (moment.jobs, moment.nodes, moment.queues))
 
     async def now(self) -> Moment:
         """The cluster as it is known now."""
@@ -158,14 +133,56 @@ class Cluster:
                 await self._informers.synced(() if self._asked else KINDS)
         self._asked = True
         if self._moment is None or self._moment.revision != self._revision:
-            now = time.time()
-            if self._schedulers is not None and now - self._settings_at > SETTINGS:
-                self._settings_at = now
-                with suppress(ApiError, Unanswered, Unreachable):
-                    self._settings = await scheduler_settings(self.client)
-            served = self._settings.served or self._schedulers if self._schedulers is not None else None
-            self._moment = Moment(self._informers, self._revision, now, served, self._settings)
+            revision, now = self._revision, time.time()
+            await self._follow_settings(now)
+            live = self._live
+            namespaces = await asyncio.to_thread(live.catch_up, now)
+            self._moment = Moment(live, revision, now, namespaces, self.missing())
         return self._moment
+
+    async def decided(self, moment: Moment) -> Decided | None:
+        """Why gangs wait, as of a moment that may have passed; None if that is being computed.
+
+        Viewers are told of a change when it has been.
+        """
+        due = self._decided_of != moment.revision and time.monotonic() >= self._decides_at
+        if self._deciding is None and due:
+            self._deciding = asyncio.create_task(self._decide(moment))
+        if self._deciding is not None:
+            await asyncio.wait([self._deciding], timeout=AT_ONCE)
+        return self._decided
+
+    async def _decide(self, moment: Moment) -> None:
+        begun = time.monotonic()
+        try:
+            decided = await asyncio.to_thread(moment.live.decided, moment.now)
+            took = time.monotonic() - begun
+            self._decided, self._decided_of = decided, moment.revision
+            self._decides_at = time.monotonic() + REST * took
+            if took > AT_ONCE:
+                self._changed.set()
+        finally:
+            self._deciding = None
+
+    async def _follow_settings(self, now: float) -> None:
+        """Reads the scheduler's settings. If they are others, everything is read by them again."""
+        if self._schedulers is None or now - self._settings_at <= SETTINGS:
+            return
+        self._settings_at = now
+        with suppress(ApiError, Unanswered, Unreachable):
+            settings = await scheduler_settings(self.client)
+            if settings != self._live.settings:
+                self._live = self._new(settings.served or self._schedulers, settings)
+                for kind in KINDS:
+                    for item in self._informers[kind].items.values():
+                        self._live.change(kind, None, item)
+
+    def _new(self, schedulers: frozenset[str] | None, settings: Settings) -> Live:
+        return Live(schedulers, settings, lambda kind, key: self._informers[kind].items.get(key))
+
+    def _take(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
+        self._live.change(kind, old, new)
+        self._changed.set()
 
     def _progressed(self, kind: AnyKind, revision: str) -> None:
         """Shows a kind that has been read for the first time, even if there is no object of it."""

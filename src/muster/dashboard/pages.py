@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ from muster.api import requests
 from muster.api.base import Object
 from muster.api.quantity import show
 from muster.api.visible import visible
-from muster.app.views import pods, queues, summary, why
+from muster.app.views import pods, queues, summary
 from muster.app.views.job import JobView, State
 from muster.app.views.logs import Line
 from muster.app.views.timeline import Timeline
@@ -198,7 +199,7 @@ class Pages:
         return self.problem(404, f"{name} is gone", f"No job called {name} is in namespace {namespace}.")
 
     async def _job(self, moment: Moment, namespace: str, name: str, viewer: Viewer) -> Page:
-        found = moment.job(namespace, name)
+        found = await asyncio.to_thread(moment.job, namespace, name)
         if found is None:
             return self._gone(namespace, name)
         view: JobView = found
@@ -209,8 +210,10 @@ class Pages:
             and moment.sight.whole
             and not moment.missing
         ):
-            how = {"embedded": self._sources.embedded}
-            view, alone = await asyncio.to_thread(why.answered, view, moment.snapshot, **how)
+            decided = await self._cluster.decided(moment)
+            if decided is not None:
+                with_it = partial(decided.answered, view, embedded=self._sources.embedded)
+                view, alone = await asyncio.to_thread(with_it)
         told = [gang.status.explanation for gang in view.gangs if gang.status.explanation]
         timeline = await asyncio.to_thread(self._sources.timeline, view, self._now())
         return self._page(
@@ -236,7 +239,12 @@ class Pages:
 
     async def _made(self, name: str, moment: Moment, command: str, values: Callable[[], Object]) -> Page:
         """Computes a page in a thread: watches and other viewers go on."""
-        return await asyncio.to_thread(lambda: self._page(name, moment, command, **values()))
+
+        def made() -> Page:
+            with moment.lock:
+                return self._page(name, moment, command, **values())
+
+        return await asyncio.to_thread(made)
 
     def _page(self, name: str, moment: Moment, command: str, **values: Any) -> Page:  # Any: of a template
         template = self._templates.get_template(f"{name}.html")
@@ -256,10 +264,13 @@ def _now(moment: Moment, now: float) -> Object:
         if view.finished is not None and now - view.finished.timestamp() < 3600
     ]
     capacity, used = Counter[str](), Counter[str]()
+    shown = (GPU, "cpu", "memory")
     for node in moment.nodes:
-        capacity.update(node.capacity)
-        used.update(node.used)
-    resources = [r for r in (GPU, "cpu", "memory") if capacity[r]]
+        for resource in shown:
+            capacity[resource] += node.capacity.get(resource, 0)
+            used[resource] += node.used.get(resource, 0)
+        used[GPU_SHARE] += node.used.get(GPU_SHARE, 0)
+    resources = [r for r in shown if capacity[r]]
     return {
         "counts": [(state.value, len(found)) for state, found in by_state.items()],
         "waiting": by_state[State.WAITING][:FEW],
@@ -337,7 +348,8 @@ def _queues(moment: Moment) -> Object:
     resources = queues.resources(found)[:4]
     whole = Counter[str]()
     for node in moment.nodes:
-        whole.update(node.capacity)
+        for resource in resources:
+            whole[resource] += node.capacity.get(resource, 0)
     waiting = Counter(each.queue for each in moment.jobs if each.state is State.WAITING)
     for view in found:
         account = view.account
@@ -359,29 +371,28 @@ def _queues(moment: Moment) -> Object:
 
 
 def _nodes(moment: Moment, query: Mapping[str, str]) -> Object:
-    there = {node.name: node for node in moment.nodes}
-    held: defaultdict[str, list[str]] = defaultdict(list)
-    cpu: defaultdict[str, list[str]] = defaultdict(list)
-    for view in moment.jobs:
-        for pod in view.pods:
-            node = there.get(pod.spec.node_name)
-            if node is not None and not pod.terminal:
-                left = min(node.capacity.get(GPU, 0), drawing.CELLS) - len(held[node.name])
-                held[node.name] += [view.name] * min(_gpus(pod), max(left, 0))
-                cpu[node.name].append(view.name)
-    if not moment.sight.whole:  # what others use is not free
-        for name, node in there.items():
-            held[name] += [other("job")] * (min(node.used.get(GPU, 0), drawing.CELLS) - len(held[name]))
     shown, words = query.get("job", "")[:253], query.get("q", "")[:253]
-    found = [node for node in moment.nodes if words in node.name and (not shown or shown in cpu[node.name])]
+    own = {pod.spec.node_name for view in moment.jobs if view.name == shown for pod in view.pods}
+    found = [node for node in moment.nodes if words in node.name and (not shown or node.name in own)]
     number, last = _page_number(query, len(found), BOXES)
+    there = found[number * BOXES : (number + 1) * BOXES]
+    held: defaultdict[str, list[str]] = defaultdict(list)
+    on: defaultdict[str, set[str]] = defaultdict(set)
+    for node in there:
+        most = min(node.capacity.get(GPU, 0), drawing.CELLS)
+        for pod, view in moment.on(node.name):
+            name = view.name if view is not None else pod.metadata.name
+            held[node.name] += [name] * min(_gpus(pod), most - len(held[node.name]))
+            on[node.name].add(name)
+        if not moment.sight.whole:  # what others use is not free
+            held[node.name] += [other("job")] * (min(node.used.get(GPU, 0), most) - len(held[node.name]))
     return {
-        "boxes": drawing.boxes(found[number * BOXES : (number + 1) * BOXES], held),
+        "boxes": drawing.boxes(there, held),
         "number": number,
         "last": last,
         "total": len(found),
         "query": {"job": shown, "q": words},
-        "on": {node: sorted(set(names)) for node, names in cpu.items()},
+        "on": {node: sorted(names) for node, names in on.items()},
         "shown": shown,
     }
 

@@ -9,6 +9,7 @@ Nothing else is answered: no other method, and no request without access (`acces
 """
 
 import asyncio
+import gzip
 import logging
 import socket
 from collections import Counter
@@ -81,10 +82,13 @@ def application(cluster: Cluster, pages: Pages, gate: Gate) -> ASGIApp:
         if MAIN in request.headers.get("accept", ""):
             html = html[html.index("<main") : html.index("</main>") + len("</main>")]
         tag = f'"{sha256(html.encode()).hexdigest()[:32]}"'
-        headers = {"ETag": tag, "Vary": "Accept, Cookie"}
+        headers = {"ETag": tag, "Vary": "Accept, Accept-Encoding, Cookie"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return Response(html, found.status, headers, "text/html")
+        body = html.encode()
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            body, headers["Content-Encoding"] = gzip.compress(body, 1), "gzip"
+        return Response(body, found.status, headers, "text/html")
 
     async def events(request: Request) -> Response:
         viewer: Viewer = request.scope[VIEWER]

@@ -1,14 +1,14 @@
 """A moment of the cluster as one may see it who may not see all of it.
 
-What is not defined here is not shown: a property of `Moment` that is new raises HiddenPage, and so does the
-snapshot, since what a scheduler answers depends on all namespaces. The page then says which right it needs.
+What is not defined here is not shown: a property of `Moment` that is new raises HiddenPage, and so does
+`live`, since what a scheduler answers depends on all namespaces. The page then says which right it needs.
 """
 
 from dataclasses import replace
 from functools import cached_property
 from typing import NoReturn
 
-from muster.app.snapshot import Snapshot
+from muster.api.core_v1 import Pod
 from muster.app.views.job import JobView
 from muster.app.views.nodes import NodeView
 from muster.app.views.queues import QueueView
@@ -32,22 +32,17 @@ class Seen(Moment):
 
     def __init__(self, moment: Moment, sight: Sight) -> None:
         self._whole, self.sight = moment, sight
-        self.revision, self.now = moment.revision, moment.now
+        self.revision, self.now, self.lock = moment.revision, moment.now, moment.lock
         hidden = [name for name, shown in (("nodes", sight.nodes), ("queues", sight.queues)) if not shown]
         self.missing = [*moment.missing, *hidden]
-        self._own = moment.namespaces if sight.namespaces is None else sight.namespaces
+        self.namespaces = self._own = moment.namespaces if sight.namespaces is None else sight.namespaces
         self._names = Disclosure(lambda name: name.partition("/")[0] in moment.namespaces)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise HiddenPage(name)
 
-    @property
-    def namespaces(self) -> frozenset[str]:
-        return self._own
-
-    @cached_property
-    def snapshot(self) -> Snapshot:
-        raise HiddenPage("snapshot")
+    def on(self, node: str) -> list[tuple[Pod, JobView | None]]:
+        return [one for one in self._whole.on(node) if one[0].metadata.namespace in self._own]
 
     @cached_property
     def jobs(self) -> list[JobView]:

@@ -71,10 +71,8 @@ def views(objects: Objects) -> list[JobView]:
     gangs_of: dict[str | GroupName, list[Gang]] = defaultdict(list)  # by uid of the source
     for gang in objects.gangs:
         gangs_of[gang.spec.source.uid].append(gang)
-        for named_by in {pod_set.group for pod_set in gang.spec.pod_sets} - {"", gang.spec.source.name}:
-            namespace, slash, own = named_by.partition("/")
-            where = (namespace, own) if slash else (gang.metadata.namespace, named_by)
-            gangs_of[source_name(gang, *where)].append(gang)
+        for source in sources(gang)[1:]:
+            gangs_of[source].append(gang)
 
     described: dict[GroupName, tuple[AnyKind, Resource]] = {}  # of several of one name the first counts
     for kind, group in objects.pod_groups:
@@ -120,6 +118,16 @@ def views(objects: Objects) -> list[JobView]:
 def by_age(view: JobView) -> tuple[bool, datetime | None, str, str]:
     """Sort key: the oldest first, jobs of unknown age last."""
     return view.created is None, view.created, view.namespace, view.name
+
+
+def sources(gang: Gang) -> list[GroupName]:
+    """The PodGroups that a Gang was read from: its source, then the others of its GangGroup."""
+    found = [source_name(gang)]
+    for named_by in {pod_set.group for pod_set in gang.spec.pod_sets} - {"", gang.spec.source.name}:
+        namespace, slash, own = named_by.partition("/")
+        where = (namespace, own) if slash else (gang.metadata.namespace, named_by)
+        found.append(source_name(gang, *where))
+    return found
 
 
 def alone(kind: Kind[Any], resource: Any) -> JobView:  # Any: of any kind that makes a job

@@ -62,12 +62,10 @@ async def fetch(
 
 def views(nodes: Iterable[Node], pods: Iterable[Pod], memory: FailedStarts) -> list[NodeView]:
     """As `fetch`, of these nodes and pods. `memory`: where pods have failed."""
-    used: dict[str, Counter[str]] = defaultdict(Counter)
+    on: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
-        if pod.spec.node_name and not pod.terminal:
-            used[pod.spec.node_name].update(dict(asked(as_it_runs(pod)).shape.requests))
-            used[pod.spec.node_name]["pods"] += 1
-    found = (_view(node, dict(used[node.metadata.name]), memory) for node in nodes)
+        on[pod.spec.node_name].append(pod)
+    found = (view(node, on[node.metadata.name], memory) for node in nodes)
     return sorted(found, key=lambda view: view.name)
 
 
@@ -89,7 +87,13 @@ def failed_starts(snapshot: Snapshot, now: float, nodes: int) -> FailedStarts:
     return memory
 
 
-def _view(node: Node, used: dict[str, int], memory: FailedStarts) -> NodeView:
+def view(node: Node, pods: Iterable[Pod], memory: FailedStarts) -> NodeView:
+    """As `fetch`, of one node and the pods on it."""
+    used = Counter[str]()
+    for pod in pods:
+        if not pod.terminal:
+            used.update(dict(asked(as_it_runs(pod)).shape.requests))
+            used["pods"] += 1
     told = node_changed(node)
     keeping = [taint for taint in told.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
     if not told.ready:
@@ -108,7 +112,7 @@ def _view(node: Node, used: dict[str, int], memory: FailedStarts) -> NodeView:
         told.name,
         state,
         dict(told.capacity),
-        used,
+        dict(used),
         node.metadata.labels.get(GPU_PRODUCT, ""),
         note,
         dict(node.metadata.labels),

@@ -11,6 +11,7 @@ from typing import Final
 from muster.api.base import Object
 from muster.api.quantity import show
 from muster.app.snapshot import Snapshot
+from muster.core.cycle import Scheduler
 from muster.core.words.gang import Amounts, GangId
 from muster.core.world.queues import Queues
 from muster.core.world.queues.account import Account
@@ -60,7 +61,11 @@ async def fetch(client: Client, schedulers: frozenset[str] | None) -> list[Queue
 
 def views(snapshot: Snapshot) -> list[QueueView]:
     """As `fetch`, of the cluster of a snapshot."""
-    core = snapshot.scheduler()
+    return of(snapshot.scheduler())
+
+
+def of(core: Scheduler) -> list[QueueView]:
+    """As `fetch`, of the cluster that a scheduler knows."""
     core.settle()
     found = [*_below(core.world.queues.root, core.world.queues, 0), *_faulty(core.world.queues)]
     return [replace(view, front=core.front(view.name, FRONT)) for view in found]
