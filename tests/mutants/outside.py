@@ -822,11 +822,11 @@ FAULTS: Final = (
     ),
     *_faults(
         "devices",
-        "translate/devices/__init__.py",
+        "translate/devices/pools.py",
         "translate/devices/test_devices",
         ("half a pool", "each.spec.pool.resource_slice_count != len(found)", "False"),
-        ("an older generation", "if each.spec.pool.generation == newest]", "]"),
-        ("a device twice", "return found if len({*names}) == len(names) else []", "return found"),
+        ("an older generation", "if each.spec.pool.generation == newest)", ")"),
+        ("a device twice", "return found if len({*names}) == len(names) else ()", "return found"),
     ),
     *_faults(
         "devices",
@@ -890,6 +890,26 @@ FAULTS: Final = (
             "a device with binding conditions",
             "        if reason := left_out(device):",
             "        if reason := not device:",
+        ),
+    ),
+    *_faults(
+        "devices",
+        "translate/devices/inventory.py",
+        "translate/devices/test_inventory",
+        (
+            "the devices of a pool that moved",
+            "                del self._of_node[node][pool]\n",
+            "",
+        ),
+        (
+            "a device that one of its two claims has left",
+            "self._allocated.subtract(before)",
+            "[self._allocated.pop(each, None) for each in before]",
+        ),
+        (
+            "nodes keep their kinds when more is looked at",
+            "self._stale.update(dict.fromkeys(self._of_node))",
+            "pass",
         ),
     ),
     *_faults(

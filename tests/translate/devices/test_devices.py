@@ -16,7 +16,8 @@ from muster.app.snapshot import Snapshot
 from muster.core.words.events import OutOfReach
 from muster.core.words.gang import Code, GangId
 from muster.runtime.mirror import Mirror
-from muster.translate.devices import Devices, usable
+from muster.translate.devices import Devices
+from muster.translate.devices.pools import usable
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from muster.workloads.snapshot import Objects, typed
