@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 # Which versions test-newest installs: uv's names for the newest and the oldest that pyproject.toml allows.
 RESOLUTIONS := highest lowest-direct
 
-.PHONY: setup demo test test-full test-newest test-cluster test-upstream kustomize check bench bench-cluster reproduce mutants release clean
+.PHONY: setup demo test test-full test-newest test-browser test-cluster test-upstream kustomize check bench bench-cluster reproduce mutants release clean
 
 demo: setup
 	@$(BIN)/muster demo
@@ -26,6 +26,10 @@ test-newest: setup
 	  $(BIN)/uv pip install --quiet --python $(VENV)-$$which/bin/python --resolution $$which -e . --group dev && \
 	  $(VENV)-$$which/bin/pytest -n 2 $(TESTS) $(PYTEST_ARGS) || exit 1; \
 	done
+
+# The dashboard in Chromium, which root gets from Debian; skipped where there is none.
+test-browser: setup
+	@$(BIN)/python -m tests.browser
 
 # On $KUBECONFIG, a cluster that may be written to, or on a control plane that is built with Go and kept.
 test-cluster: setup
