@@ -26,6 +26,7 @@ from muster.sim.readers.openb import NODES, PODS
 from tests.patience import PATIENCE
 from tests.processes import started
 from tests.sim.traces import swf, write
+from tests.test_perfetto import events
 
 Run = Callable[..., tuple[int, str, str]]
 #: a takes 6 of 10 from 0 to 20; b wants 5 at 5; c wants 4 at 6
@@ -354,3 +355,41 @@ def test_the_choices_of_replay_are_those_of_the_simulator() -> None:
     assert [*replay.Order] == [*experiment.Order]
     assert [*replay.Pass] == [*engine.Pass]
     assert [*replay.Estimates] == [*traces.Estimates]
+
+
+def test_a_trace_for_perfetto_has_every_run_on_its_queue_and_its_node(run: Run) -> None:
+    code, out, err = run("t.swf", "--format", "swf", "-o", "perfetto")
+    assert (code, err) == (0, "")
+    found = events(out.encode())
+    names = {each["pid"]: each["args"]["name"] for each in found if each["name"] == "process_name"}
+    assert set(names.values()) == {"the machine", "queue default", "node machine"}
+    slices = [
+        (names[each["pid"]], each["name"].lstrip("swf/0"), each["ts"], each["dur"], each["args"])
+        for each in found
+        if each["ph"] == "X"
+    ]
+    for process in ("queue default", "node machine"):
+        assert [each[1:] for each in slices if each[0] == process] == [
+            ("1", 0, 20_000_000, {"CPUs used": 6.0, "end": "ended"}),
+            ("3", 6_000_000, 9_000_000, {"CPUs used": 4.0, "end": "ended"}),
+            ("2", 20_000_000, 4_000_000, {"CPUs used": 5.0, "end": "ended"}),
+        ]
+    used = [
+        (each["ts"] // 10**6, each["args"]["CPUs used"])
+        for each in found
+        if each["name"] == "CPUs used" and names[each["pid"]] == "the machine"
+    ]
+    assert used == [(0, 6.0), (6, 10.0), (15, 6.0), (20, 5.0), (24, 0.0)]
+    waiting = [each["args"]["gangs waiting"] for each in found if each["name"] == "gangs waiting"]
+    assert max(waiting) == 1
+    assert waiting[-1] == 0
+
+
+def test_a_trace_for_perfetto_is_of_one_replay(run: Run, tmp_path: Path) -> None:
+    for words, told in (
+        (("t.swf", "--seeds", "1,2"), "-o perfetto writes one replay; give one seed"),
+        (("t.swf", "--report", "r.html"), "-o perfetto writes one replay; omit --report"),
+    ):
+        code, out, err = run(*words, "-o", "perfetto")
+        assert (code, out) == (2, "")
+        assert told in err

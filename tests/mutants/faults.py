@@ -2198,6 +2198,22 @@ FAULTS: Final = (
         ("tests/cli/test_say.py",),
     ),
     Fault(
+        "a trace's chunks are written one after the other",
+        "perfetto",
+        "perfetto.py",
+        "merge(*self._files, self._sorted(), key=_time)",
+        "[line for chunk in (*self._files, self._sorted()) for line in chunk]",
+        ("tests/test_perfetto.py",),
+    ),
+    Fault(
+        "a gang that shrinks keeps the slice of its old size",
+        "perfetto",
+        "sim/tracks.py",
+        "if was is not None and was.amount == wanted.get(process):",
+        "if was is not None:",
+        ("tests/sim/test_tracks.py",),
+    ),
+    Fault(
         "a command is folded like a sentence",
         "visible",
         "cli/say.py",

@@ -15,6 +15,15 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
+class Traced(StrEnum):
+    """With a trace that ui.perfetto.dev draws."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    PERFETTO = "perfetto"
+
+
 Kubeconfig = Annotated[
     str | None,
     typer.Option(
@@ -49,6 +58,10 @@ Into = Annotated[
 ]
 OutputFormat = Annotated[
     Output, typer.Option("--output", "-o", help="A table for people, JSON or YAML for programs.")
+]
+TracedFormat = Annotated[
+    Traced,
+    typer.Option("--output", "-o", help="A table for people, JSON or YAML; a trace for ui.perfetto.dev."),
 ]
 JobNames = Annotated[
     list[str],

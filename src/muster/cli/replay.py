@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import Nodes, Output, OutputFormat
+from muster.cli.options import Nodes, Output, Traced, TracedFormat
 from muster.cli.progress import Progress
 from muster.cli.say import say
 
@@ -104,7 +104,7 @@ def command(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip lines that cannot be read, and count them.")
     ] = False,
-    output: OutputFormat = Output.TABLE,
+    output: TracedFormat = Traced.TABLE,
 ) -> None:
     from pathlib import Path
 
@@ -127,11 +127,12 @@ def command(
                 "--nodes": bool(nodes),
                 "--report": report is not None,
                 "--skip-bad": skip_bad,
+                "-o perfetto": output is Traced.PERFETTO,
             }
             _refuse([option for option, is_given in given.items() if is_given])
             if len(paths) > 1:
                 raise Failure(f"a journal is replayed on its own; got {len(paths)} files", BAD_INPUT)
-            _recheck(paths[0], said(str(paths[0])), policy or LIVE, output)
+            _recheck(paths[0], said(str(paths[0])), policy or LIVE, Output(output.value))
         else:
             from muster.sim import engine, experiment
             from muster.sim import trace as traces
@@ -143,22 +144,23 @@ def command(
                 estimates=traces.Estimates(estimates or Estimates.USER),
                 skip_bad=skip_bad,
             )
-            _replay(
-                experiment.Experiment(
-                    found,
-                    policy or "pack",
-                    _seeds(seeds),
-                    shortest_first=order is Order.SJBF,
-                    load=load,
-                    pass_=engine.Pass(passes or Pass.EVENT),
-                    history=report is not None,
-                ),
-                [called(name) if name == "-" else Path(name).name for name in trace],
-                jobs,
-                output,
-                report,
-                said,
+            asked = experiment.Experiment(
+                found,
+                policy or "pack",
+                _seeds(seeds),
+                shortest_first=order is Order.SJBF,
+                load=load,
+                pass_=engine.Pass(passes or Pass.EVENT),
+                history=report is not None,
             )
+            if output is Traced.PERFETTO:
+                if len(asked.seeds) > 1 or report is not None:
+                    told = "omit --report" if report is not None else "give one seed"
+                    raise Failure(f"-o perfetto writes one replay; {told}", BAD_INPUT)
+                _trace(asked)
+                return
+            names = [called(name) if name == "-" else Path(name).name for name in trace]
+            _replay(asked, names, jobs, Output(output.value), report, said)
 
 
 def _writable(report: str) -> None:
@@ -317,6 +319,23 @@ def _replay(
     else:
         say(headline)
         show.table(*_table(asked.trace, found), right=["VALUE", "MEAN", "STD"])
+
+
+def _trace(asked: "Experiment") -> None:
+    """Replays the trace, and writes what ui.perfetto.dev draws."""
+    from muster.cli import show
+    from muster.perfetto import Trace
+    from muster.sim import experiment
+    from muster.sim.tracks import Course
+    from muster.sim.units import pieces
+
+    with Progress("jobs read") as progress:
+        surveyed = experiment.prepare(asked, progress.step)
+    with Progress("jobs", surveyed.jobs) as progress, Trace(show.stream(), surveyed.first) as trace:
+        course = Course(trace, asked.trace.resource, pieces(asked.trace.resource))
+        [seed] = asked.seeds
+        experiment.one(asked, surveyed, seed, lambda recorder: progress.step(_settled(recorder)), course)
+        course.close()
 
 
 def _settled(recorder: "Recorder | None") -> int:

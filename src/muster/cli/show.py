@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
@@ -69,6 +69,11 @@ def for_programs(text: str) -> None:
     """Prints text that a program reads: in UTF-8, whatever the terminal's encoding."""
     sys.stdout.buffer.write(text.encode())
     sys.stdout.flush()
+
+
+def stream() -> Callable[[bytes], object]:
+    """Writes bytes that a program reads, piece by piece."""
+    return sys.stdout.buffer.write
 
 
 def escaped(json: str) -> str:

@@ -2,23 +2,33 @@
 
 import time
 
-from muster.cli.options import AnyJobNames, Context, Kubeconfig, Namespace, Output, OutputFormat, any_job
+from muster.cli.options import (
+    AnyJobNames,
+    Context,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Traced,
+    TracedFormat,
+    any_job,
+)
 from muster.cli.say import say
 
 
 def command(
     jobs: AnyJobNames = None,
     namespace: Namespace = None,
-    output: OutputFormat = Output.TABLE,
+    output: TracedFormat = Traced.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
     import asyncio
 
     from muster.app.records.runs import Record, recorded
-    from muster.app.views.timeline import summary
+    from muster.app.views.timeline import summary, traced
     from muster.app.wiring.cluster import Target
     from muster.cli import bars, show
+    from muster.perfetto import Trace
 
     target = Target(kubeconfig, context, namespace)
 
@@ -27,8 +37,14 @@ def command(
 
     records = asyncio.run(fetch())
     show.meant(records)
-    if output is not Output.TABLE:
-        show.machine([summary(run) for record in records for run in record.runs], output)
+    if output is Traced.PERFETTO:
+        now = time.time()
+        drawn = [(record.name, record.runs, record.timeline(now)) for record in records]
+        with Trace(show.stream(), min(timeline.begin for _, _, timeline in drawn)) as trace:
+            traced(trace, drawn, now)
+        return
+    if output is not Traced.TABLE:
+        show.machine([summary(run) for record in records for run in record.runs], Output(output.value))
         return
     for record in records:
         say(record.name)

@@ -300,6 +300,7 @@ class _Cluster:
             self._recorder.job_started(run.job, run.held, now)
         else:
             self._recorder.job_resized(run.job, run.held - before, now)
+        self._recorder.job_placed(run.job, run.nodes, now)
 
     def _begin(self, waiting: _Waiting, now: float) -> _Run:
         job, saved, runs = waiting.job, waiting.saved, waiting.runs
@@ -362,6 +363,7 @@ class _Cluster:
         self._tell(PodsEnded(tuple(gone), now))
         self._plan_end(run)
         self._recorder.job_resized(run.job, -amount, now)
+        self._recorder.job_placed(run.job, run.nodes, now)
         return False
 
     def _stop(self, run: _Run, now: float, why: Stop) -> None:

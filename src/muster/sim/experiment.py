@@ -17,6 +17,7 @@ from muster.sim.history import History
 from muster.sim.metrics import Recorder
 from muster.sim.report import Report, Result, summary
 from muster.sim.trace import Survey, Tally, Trace, TraceError, capacity, stretch, survey
+from muster.sim.tracks import Course
 
 MOST_LOAD: Final = 1000.0
 
@@ -133,12 +134,13 @@ def one(
     surveyed: Survey,
     seed: int,
     turn: Callable[[Recorder], None] = lambda recorder: None,
+    course: Course | None = None,
 ) -> Result:
-    """Replay one seed."""
+    """Replay one seed; `course` is told who ran where and when."""
     trace = experiment.trace.drawn(seed, experiment.load)
     total = capacity(trace.nodes, trace.resource)
     history = History() if experiment.history else None
-    recorder = Recorder(total, history)
+    recorder = Recorder(total, history, course)
     jobs = trace.jobs(Tally())  # counted by the survey
     if experiment.load is not None and not trace.tunes:
         jobs = stretch(jobs, surveyed.first, surveyed.offered(total) / experiment.load)

@@ -8,17 +8,21 @@ one float per finished job, for the percentile.
 
 from array import array
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
 from statistics import fmean
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from muster.core.words.gang import GangId
+from muster.core.words.gang import GangId, NodeName, Place
 from muster.sim.history import History
 from muster.sim.trace import WHOLE, Job
+
+if TYPE_CHECKING:
+    from muster.sim.tracks import Course
 
 #: Bounded slowdown: shorter jobs count as this long, seconds (Feitelson et al., 1997).
 TAU: Final = 10.0
@@ -92,8 +96,8 @@ class Stop(Enum):
 class Recorder:
     """Records what happens, in order of time; the numbers of jobs by state are public."""
 
-    def __init__(self, capacity: int, history: History | None = None) -> None:
-        self._capacity, self._history = capacity, history
+    def __init__(self, capacity: int, history: History | None = None, course: "Course | None" = None) -> None:
+        self._capacity, self._history, self._course = capacity, history, course
         self.submitted = self.running = self.finished = self.dropped = 0
         self.allocated = 0
         self.stops: Counter[Stop] = Counter()
@@ -121,7 +125,7 @@ class Recorder:
         self._advance(now)
         self.submitted += 1
         self._demand += job.size
-        self._wait(job)
+        self._wait(job, now)
 
     def job_started(self, job: Job, held: int, now: float) -> None:
         """`held`: what its places take; less than its size if it starts without some of them."""
@@ -129,17 +133,22 @@ class Recorder:
         self.running += 1
         self.allocated += held
         self._held[job.id] = held
-        self._waiting[job.size] -= 1
+        self._wait_no_more(job, now)
         if self._history is not None:
             self._history.hold(job.queue, held)
         if not job.waits:
             self._arrived()
 
+    def job_placed(self, job: Job, nodes: Mapping[Place, NodeName], now: float) -> None:
+        """Record all the places that a running job has from now on."""
+        if self._course is not None:
+            self._course.placed(job, nodes, now)
+
     def job_dropped(self, job: Job, now: float) -> None:
         """Record a job that could not start and does not wait. Its request stays part of the demand."""
         self._advance(now)
         self.dropped += 1
-        self._waiting[job.size] -= 1
+        self._wait_no_more(job, now)
         self._arrived()
 
     def job_resized(self, job: Job, by: int, now: float) -> None:
@@ -150,7 +159,7 @@ class Recorder:
             self._history.hold(job.queue, by)
 
     def job_ended(self, job: Job, started: float, now: float) -> None:
-        self._leave(job, now)
+        self._leave(job, now, "ended")
         self.finished += 1
         self._demand -= job.size
         self._last_end = now
@@ -168,8 +177,8 @@ class Recorder:
 
     def job_stopped(self, job: Job, lost: float, now: float, why: Stop) -> None:
         """Record a job that was stopped and waits again; `lost` is work in thousandths times seconds."""
-        self._leave(job, now)
-        self._wait(job)
+        self._leave(job, now, why.value)
+        self._wait(job, now)
         self.stops[why] += 1
         self._work_lost += lost / WHOLE
 
@@ -208,15 +217,24 @@ class Recorder:
         percent = round(100 * self._demand / self._capacity)
         self._after_arrival.setdefault(percent, []).append(self.allocated / self._capacity)
 
-    def _leave(self, job: Job, now: float) -> None:
+    def _leave(self, job: Job, now: float, why: str) -> None:
         self._advance(now)
+        if self._course is not None:
+            self._course.left(job, now, why)
         self.running -= 1
         held = self._held.pop(job.id)
         self.allocated -= held
         if self._history is not None:
             self._history.hold(job.queue, -held)
 
-    def _wait(self, job: Job) -> None:
+    def _wait_no_more(self, job: Job, now: float) -> None:
+        self._waiting[job.size] -= 1
+        if self._course is not None:
+            self._course.waits(job, -1, now)
+
+    def _wait(self, job: Job, now: float) -> None:
+        if self._course is not None:
+            self._course.waits(job, 1, now)
         waiting = self._waiting.get(job.size)
         if waiting is None:
             heappush(self._sizes, job.size)

@@ -8,10 +8,12 @@ import pytest
 
 from muster.api.base import Condition
 from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Terminated
-from muster.app.views.timeline import Now, Phase, Row, Span, summary, timeline
+from muster.app.views.timeline import Now, Phase, Row, Span, summary, timeline, traced
 from muster.names import NODE_GONE, PREEMPTED, PREEMPTION
+from muster.perfetto import Trace
 from muster.workloads.pod_run import PodRun, run_of
 from tests.app.objects import T0, at, labels, pod, ran
+from tests.test_perfetto import events
 
 W, R = Phase.WAITING, Phase.RUNNING
 
@@ -217,3 +219,31 @@ def test_a_pod_that_is_lost_with_its_node_was_not_preempted(reason: str, note: s
     status = msgspec.structs.replace(told.status, conditions=[*told.status.conditions, *marks])
     run = run_of(msgspec.structs.replace(told, status=status))
     assert timeline([run], None, 9.0).rows[0].note == note
+
+
+def test_a_trace_has_the_places_of_the_job_and_the_pods_of_each_node() -> None:
+    runs = [
+        msgspec.structs.replace(ran("a", ended=5.0, phase="Failed", exit_code=3), gpus=2.0),
+        msgspec.structs.replace(ran("b", created=5.0, started=6.0, attempt=1), gpus=0.5),
+        ran("c", job_index=1, started=None, ended=None, phase="Pending"),
+    ]
+    written: list[bytes] = []
+    with Trace(written.append, 0.0) as trace:
+        traced(trace, [("train", runs, timeline(runs, 0.0, 20.0))], 20.0)
+    found = events(b"".join(written))
+    names = {each["pid"]: each["args"]["name"] for each in found if each["name"] == "process_name"}
+    slices = [
+        (names[each["pid"]], each["name"], each["ts"] // 10**6, each["dur"] // 10**6)
+        for each in found
+        if each["ph"] == "X"
+    ]
+    assert [each[1:] for each in slices if each[0] == "node node-0"] == [("a", 2, 3), ("b", 6, 4)]
+    place = [each[1:] for each in slices if each[0] == "job train"]
+    assert [each for each in place if each != ("waiting", 0, 20)] == [
+        ("waiting", 0, 2),
+        ("failed", 2, 3),
+        ("waiting", 5, 1),
+        ("running", 6, 4),
+    ]
+    used = [(each["ts"] // 10**6, *each["args"].values()) for each in found if each["ph"] == "C"]
+    assert used == [(2, 2.0), (5, 0.0), (6, 0.5), (10, 0.0)]

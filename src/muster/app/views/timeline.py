@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from fractions import Fraction
 from typing import Final
 
 import msgspec
 
 from muster.api.base import Object
 from muster.api.failures import verdict
+from muster.perfetto import Trace, lanes
 from muster.workloads.pod_run import PodRun, failure_of
 
 
@@ -202,6 +204,30 @@ def _why(run: PodRun) -> str:
     """How a pod failed, and where."""
     why = f"exit {run.exit_code}" if run.exit_code else run.reason or "failed"
     return f"{why} on {run.node}" if run.node else why
+
+
+def traced(trace: Trace, jobs: Sequence[tuple[str, Sequence[PodRun], Timeline]], now: float) -> None:
+    """Draws jobs, each with its name and its runs: their places, and the pods and GPUs of each node."""
+    by_node: dict[str, list[tuple[float, float, str, PodRun]]] = defaultdict(list)
+    for name, runs, drawn in jobs:
+        pid = trace.process(f"job {name}")
+        for number, row in enumerate(drawn.rows, 1):
+            for span in row.spans:
+                what = "failed" if span.failed else span.phase.value
+                trace.slice(pid, number, row.label, what, span.begin, span.end, {"note": row.note})
+        for run in runs:
+            if run.started is not None and run.node:
+                end = max(run.started, now if run.ended is None else run.ended)
+                by_node[run.node].append((run.started, end, name, run))
+    for node, ran in sorted(by_node.items()):
+        pid, used = trace.process(f"node {node}"), Fraction()
+        ran.sort(key=lambda each: (each[0], each[3].name))
+        for (begin, end, name, run), lane in zip(ran, lanes(each[:2] for each in ran), strict=True):
+            trace.slice(pid, lane, f"slot {lane}", run.name, begin, end, {"job": name, "gpus": run.gpus})
+        begun = [(begin, Fraction(run.gpus)) for begin, _, _, run in ran]
+        for at, by in sorted([*begun, *((end, -Fraction(run.gpus)) for _, end, _, run in ran)]):
+            used += by
+            trace.counter(pid, "GPUs used", at, float(used))
 
 
 def summary(run: PodRun) -> Object:
