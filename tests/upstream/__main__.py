@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.building import Missing
-from tests.upstream.modules import ALL, UNBUILT
+from tests.upstream.modules import ALL, ALLOCATOR, UNBUILT
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     if "--kept" in arguments:
         arguments.remove("--kept")
     else:
-        for upstream in ALL:
+        for upstream in (*ALL, ALLOCATOR):
             try:
                 print(f"{upstream.name}: {upstream.built()}", flush=True)
             except Missing as missing:

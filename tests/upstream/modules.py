@@ -85,6 +85,32 @@ class Upstream:
             building.go(_directory(self.module), "build", *_BUILD, "-o", str(binary), f"./{self.package}")
 
 
+@dataclass(frozen=True)
+class Program:
+    """A program below `recipes/`, of these tests' own, that asks a published Go module."""
+
+    name: str
+    #: `MODULE@VERSION`
+    module: str
+
+    @property
+    def source(self) -> str:
+        """What it is built from."""
+        return "".join((RECIPES / self.name / file).read_text() for file in ("go.mod", "main.go"))
+
+    @property
+    def kept(self) -> Path | None:
+        """The program, if it has been built."""
+        return building.kept(self.name, self.source)
+
+    def built(self) -> Path:
+        """The program, built unless it is kept. Raises Missing."""
+        return building.built(self.name, self.source, self._build)
+
+    def _build(self, binary: Path) -> None:
+        building.go(RECIPES / self.name, "build", *_BUILD, "-o", str(binary), ".")
+
+
 def _directory(module: str) -> Path:
     """Where the files of `MODULE@VERSION` are, fetched if need be. Raises Missing."""
     return Path(json.loads(building.go(RECIPES, "mod", "download", "-json", module))["Dir"])
@@ -158,6 +184,8 @@ LWS: Final = Upstream(
         ("sigs.k8s.io/lws@v0.8.0", "config/webhook/manifests.yaml"),
     ),
 )
+#: Allocates devices as kube-scheduler does, by Kubernetes' own module.
+ALLOCATOR: Final = Program("structured-allocator", "k8s.io/dynamic-resource-allocation@v0.37.1")
 ALL: Final = (VOLCANO, JOBSET, TRAINING_OPERATOR, MPI_OPERATOR, TRAINER, LWS)
 #: why some could not be built, by name
 UNBUILT: Final[dict[str, str]] = {}

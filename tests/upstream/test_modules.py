@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster import building
 from tests.cluster.building import Missing
-from tests.upstream.modules import ALL, RECIPES, VOLCANO
+from tests.upstream.modules import ALL, ALLOCATOR, RECIPES, VOLCANO
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +46,8 @@ def test_without_go_the_reason_says_so(tmp_path: Path, monkeypatch: pytest.Monke
         ALL[1].built()
 
 
-def test_each_recipe_is_of_a_controller_and_pins_its_version() -> None:
-    of = {each.name: each.module for each in ALL}
-    assert len(of) == len(ALL)
+def test_each_recipe_is_of_a_program_and_pins_its_version() -> None:
+    of = {each.name: each.module for each in (*ALL, ALLOCATOR)}
+    assert len(of) == len(ALL) + 1
     for recipe in RECIPES.iterdir():
         assert of[recipe.name].replace("@", " ") in (recipe / "go.mod").read_text()
