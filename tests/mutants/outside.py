@@ -914,6 +914,21 @@ FAULTS: Final = (
     ),
     *_faults(
         "devices",
+        "app/wiring/selecting.py",
+        "app/wiring/test_selecting",
+        (
+            "a process that was too slow answers the next question",
+            "            except TimeoutError:\n                await self.end()",
+            "            except TimeoutError:",
+        ),
+        (
+            "devices of the first part alone",
+            "            found.holds += some.holds",
+            "            found.holds = some.holds",
+        ),
+    ),
+    *_faults(
+        "devices",
         "translate/devices/claims.py",
         "translate/devices/test_claims",
         ("adminAccess as any other", "    if one.admin_access:", "    if False:"),

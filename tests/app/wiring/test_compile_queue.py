@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.base import Object
-from muster.app.wiring import compile_queue, compile_worker
+from muster.app.wiring import compile_queue, compile_worker, worker
 from muster.app.wiring.compile_queue import AGAIN, DEADLINE, WAITING, AtOnce, Queue
-from muster.app.wiring.compile_worker import Ended, Worker
 from muster.app.wiring.compiling import Answer, Context, Job, Policy, Question
+from muster.app.wiring.worker import Ended, Worker
 from muster.compiler.facts import EMBEDDED_FACTS
 from muster.kube.clock import SystemClock
 from tests.controllers.memory import START
@@ -91,7 +91,7 @@ class Asking:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real process may take its time: what is too long for a controller is not for a test."""
-    monkeypatch.setattr(compile_worker, "START", PATIENCE)
+    monkeypatch.setattr(worker, "START", PATIENCE)
     for bound in ("DEADLINE", "READING"):
         monkeypatch.setattr(compile_queue, bound, PATIENCE)
 
@@ -246,7 +246,7 @@ async def test_the_process_has_a_session_of_its_own() -> None:
     async def look(worker: Worker) -> None:
         assert os.getsid(worker._process.pid) == worker._process.pid
 
-    await _ended(await Worker.started(), look)
+    await _ended(await compile_worker.started(), look)
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -258,7 +258,7 @@ async def test_an_exception_is_one_questions_answer() -> None:
         policy = msgspec.msgpack.encode(Policy("p", "permit (principal, action, resource);"))
         assert msgspec.msgpack.decode(await worker.ask(policy), type=Answer).permits == 1
 
-    await _ended(await Worker.started(), ask)
+    await _ended(await compile_worker.started(), ask)
 
 
 async def test_a_process_that_does_not_start_says_how_it_ended() -> None:
@@ -268,6 +268,6 @@ async def test_a_process_that_does_not_start_says_how_it_ended() -> None:
 
 def test_the_process_ends_with_its_input() -> None:
     ended = subprocess.run(
-        compile_worker._COMMAND, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+        compile_worker.COMMAND, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
     )
     assert (ended.returncode, ended.stdout) == (0, bytes(4))

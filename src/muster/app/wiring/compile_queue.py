@@ -19,8 +19,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from muster.app.wiring.compile_worker import Ended, Worker
+from muster.app.wiring import compile_worker
 from muster.app.wiring.compiling import Answer, Answerer, Context, Job, Policy
+from muster.app.wiring.worker import Ended, Worker
 from muster.compiler.facts import END
 from muster.controllers.driver import Signal
 from muster.kube.clock import Clock, back_off
@@ -103,7 +104,7 @@ class Queue:
     """Asks one process after the other, each question within `DEADLINE`."""
 
     def __init__(
-        self, clock: Clock, start: Callable[[], Coroutine[Any, Any, Worker]] = Worker.started
+        self, clock: Clock, start: Callable[[], Coroutine[Any, Any, Worker]] = compile_worker.started
     ) -> None:
         self.compiled, self.judged = Signal(), Signal()
         self._clock, self._start = clock, start

@@ -1,116 +1,28 @@
-"""The process that compiles BatchJobs, and its end of the pipe.
+"""The process that compiles BatchJobs: what it does with a question."""
 
-A question and an answer are each a length (four bytes) and msgpack. The process ends with its parent: at the
-end of its input, or by an alarm if a question takes longer than `LONGEST` seconds, by which its parent would
-have ended it. It is a process of its own, and not a thread, because a thread that compiles would hold the
-interpreter's lock, and because a process can be ended.
-"""
-
-import asyncio
 import logging
-import os
-import resource
-import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 
 from muster.app.wiring.compiling import Answer, Answerer, Question
+from muster.app.wiring.worker import MEMORY, Worker, serve
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which the process ends itself.
-LONGEST: Final = 60
-#: Seconds that the interpreter may take to start.
-START: Final = 60.0
-#: Bytes of data that the process may have. The chart limits both processes to twice that.
-MEMORY: Final = 2**29
-#: Bytes of an answer.
-MOST: Final = 2**26
-_COMMAND: Final = (sys.executable, "-P", "-m", "muster.app.wiring.compile_worker")
-#: NumPy's libraries reserve memory for each thread that they might start.
-_ENVIRONMENT: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+COMMAND: Final = (sys.executable, "-P", "-m", "muster.app.wiring.compile_worker")
 
 
-class Ended(Exception):
-    """The process has ended, or was ended, before it answered; the message says how."""
-
-
-class Worker:
-    """A running process, which answers one question at a time."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def started(cls, command: Sequence[str] = _COMMAND) -> "Worker":
-        """Starts the process. Raises `Ended` if it does not get ready, and OSError."""
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for its parent, which ends it
-            env={**os.environ, **_ENVIRONMENT},
-        )
-        worker = cls(process)
-        try:
-            async with asyncio.timeout(START):
-                await worker._read()
-        except BaseException as error:
-            await worker.end()
-            if isinstance(error, TimeoutError):
-                raise Ended(f"it did not start within {START:.0f} s") from None
-            raise
-        return worker
-
-    async def ask(self, question: bytes) -> bytes:
-        """Returns the answer. Raises `Ended`. A worker whose question is cancelled can only be ended."""
-        assert self._process.stdin is not None
-        # How it has ended is read below. uvloop raises RuntimeError for a pipe that it has closed.
-        with suppress(BrokenPipeError, ConnectionResetError, RuntimeError):
-            self._process.stdin.write(len(question).to_bytes(4) + question)
-            await self._process.stdin.drain()
-        return await self._read()
-
-    async def end(self) -> None:
-        """Ends the process and waits until it is gone."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
-        await asyncio.shield(self._process.wait())
-
-    async def _read(self) -> bytes:
-        assert self._process.stdout is not None
-        try:
-            length = int.from_bytes(await self._process.stdout.readexactly(4))
-            if length > MOST:
-                raise Ended(f"its answer would have {length:,} bytes")
-            return await self._process.stdout.readexactly(length)
-        except asyncio.IncompleteReadError:
-            code = await self._process.wait()
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            raise Ended(f"it ended by {how}") from None
+async def started() -> Worker:
+    """Starts the process. Raises `Ended` if it does not get ready, and OSError."""
+    return await Worker.started(COMMAND)
 
 
 def main() -> None:
     """Answers questions from standard input, until that ends."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    with suppress(OSError):  # where memory is short, the kernel ends this process, and not its parent
-        Path("/proc/self/oom_score_adj").write_text("500")
-    os.nice(5)
-    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # nothing else may write into the pipe
     answerer, decoder = Answerer(), msgspec.msgpack.Decoder(Question)
-    _write(stdout, b"")
-    while len(head := stdin.read(4)) == 4:
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)  # SIGALRM ends the process, also within Cedar
-        _write(stdout, msgspec.msgpack.encode(_answer(answerer, decoder, stdin.read(int.from_bytes(head)))))
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    serve(lambda question: msgspec.msgpack.encode(_answer(answerer, decoder, question)))
 
 
 def _answer(answerer: Answerer, decoder: "msgspec.msgpack.Decoder[Question]", question: bytes) -> Answer:
@@ -121,11 +33,6 @@ def _answer(answerer: Answerer, decoder: "msgspec.msgpack.Decoder[Question]", qu
     except Exception as error:  # one job's error must not affect other jobs
         log.exception("a question cannot be answered")
         return Answer(undecided=f"compiling it failed: {type(error).__name__}; muster's log says more")
-
-
-def _write(stdout: BinaryIO, answer: bytes) -> None:
-    stdout.write(len(answer).to_bytes(4) + answer)
-    stdout.flush()
 
 
 if __name__ == "__main__":
