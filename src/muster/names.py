@@ -101,6 +101,8 @@ CANNOT_READ: Final = f"{DOMAIN}/cannot-read"
 BAD_NODES: Final = f"{DOMAIN}/bad-nodes"
 #: On the Lease of the scheduler: which queues of other schedulers it adopts (`muster.translate.adopted`).
 ADOPTS: Final = f"{DOMAIN}/adopts"
+#: On the Lease of the scheduler: the schedulerNames whose pods wait for a PodGroup, separated by commas.
+AWAITS: Final = f"{DOMAIN}/awaits-pod-groups"
 #: On the admission policies of a release: the Lease of its scheduler.
 LEASE: Final = f"{DOMAIN}/lease"
 #: On them, and on the Lease of the scheduler: the schedulerNames that it serves, separated by commas.

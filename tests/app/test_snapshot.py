@@ -34,7 +34,7 @@ from muster.embedded.verbs.registry import Registry
 from muster.kube.client import Client, Page
 from muster.kube.clock import SystemClock
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
-from muster.names import GPU, SCHEDULER, SCHEDULER_LEASE, SCHEDULES
+from muster.names import AWAITS, GPU, SCHEDULER, SCHEDULER_LEASE, SCHEDULES
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate.disclosure import EVERYTHING
 from muster.translate.status import explained
@@ -275,7 +275,7 @@ def test_a_submit_warns_of_resources_that_exist_as_devices_only(
             assert (told in (said if embedded else capsys.readouterr().err)) == bool(there)
 
 
-LEASED: Final = {
+LEASED: Final[Object] = {
     "apiVersion": "coordination.k8s.io/v1",
     "kind": "Lease",
     "metadata": {
@@ -307,6 +307,25 @@ def test_commands_learn_the_scheduler_names_that_muster_serves(
     left = [note for note in planned.notes if "is left to" in note]
     assert bool(left) == (served == "muster")
     assert ("write schedulerName: batch or volcano" in capsys.readouterr().err) == (served == "muster")
+
+
+@pytest.mark.parametrize(("awaited", "waits"), [("", False), ("volcano", True), ("volcano,batch", True)])
+def test_plan_knows_which_pods_wait_for_a_pod_group(awaited: str, waits: bool) -> None:
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"schedulerName": "volcano", "containers": [{"name": "c", "image": "i"}]},
+    }
+    stated = {**LEASED["metadata"]["annotations"], AWAITS: awaited}
+    with cluster(node("n")) as (client, clock):
+        asyncio.run(client.create(kinds.NAMESPACE, "", {"metadata": {"name": "muster-system"}}))
+        lease = {"metadata": {**LEASED["metadata"], "annotations": stated}}
+        asyncio.run(client.create(kinds.LEASE, "muster-system", lease))
+        snapshot = asyncio.run(Snapshot.observe(client, frozenset({"muster"}), now=clock.at))
+    (decision,) = snapshot.plan(typed([body], WATCHED, proposed=True)).decisions
+    assert (decision.outcome is Outcome.WAIT) == waits
+    assert ("(awaitPodGroups)" in str(decision.reason)) == waits
 
 
 def test_why_and_plan_read_each_kind_once_and_build_one_mirror(mirrors: list[Mirror]) -> None:

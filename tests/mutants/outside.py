@@ -808,6 +808,22 @@ FAULTS: Final = (
         ("a PodGroup of several jobs is taken for one's", "if len(users) == 1 and ", "if "),
     ),
     *_faults(
+        "plan",
+        "app/plan/proposal.py",
+        "app/plan/test_plan",
+        (
+            "a Job of Volcano is planned beside its pods",
+            "if name[1:] in running and name[0] in _MADE_OF_VOLCANO:",
+            "if False:",
+        ),
+    ),
+    *_faults(
+        "plan",
+        "app/snapshot.py",
+        "app/test_snapshot",
+        ("a plan without awaitPodGroups", '_names(stated.get(AWAITS, "")),', '_names(""),'),
+    ),
+    *_faults(
         "the job that was seen",
         "dashboard/pages.py",
         "dashboard/test_server",

@@ -233,7 +233,8 @@ _OTHERS: Final[dict[tuple[str, ...], dict[str, str]]] = {
     ("Service",): {names.ALLOWED_CALLERS: ""},
     ("PersistentVolumeClaim",): {names.ALLOWED_CONSUMERS: ""},
     ("Lease",): dict.fromkeys(
-        [names.PODS_SEEN, names.CANNOT_READ, names.SUCCESSOR, names.BAD_NODES, names.ADOPTS], ""
+        [names.PODS_SEEN, names.CANNOT_READ, names.SUCCESSOR, names.BAD_NODES, names.ADOPTS, names.AWAITS],
+        "",
     ),
     ("ValidatingAdmissionPolicy",): {names.LEASE: ""},
     ("ValidatingAdmissionPolicy", "Lease"): {names.SCHEDULES: ""},

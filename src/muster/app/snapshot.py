@@ -30,7 +30,7 @@ from muster.core.words.gang import Gang, GangId
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.listing import list_all
-from muster.names import ADOPTS, BAD_NODES, SCHEDULER_LEASE, SCHEDULES
+from muster.names import ADOPTS, AWAITS, BAD_NODES, SCHEDULER_LEASE, SCHEDULES
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate import adopted, bad_nodes
 from muster.translate.bad_nodes import BadNodes
@@ -214,8 +214,10 @@ class Snapshot:
 
     @cached_property
     def _mirror(self) -> SnapshotMirror:
-        settings = self._settings
-        return SnapshotMirror(self.objects, self.schedulers, self._now, settings.bad_nodes, settings.adopts)
+        now = self._settings
+        return SnapshotMirror(
+            self.objects, self.schedulers, self._now, now.bad_nodes, now.adopts, now.awaiting
+        )
 
     @property
     def _cluster(self) -> Mirror:
@@ -246,6 +248,8 @@ class Settings(NamedTuple):
     served: frozenset[str] = frozenset()
     #: which queues of other schedulers count
     adopts: frozenset[str] = adopted.EVERY
+    #: the schedulerNames for whose pods another controller makes PodGroups
+    awaiting: frozenset[str] = frozenset()
 
 
 async def scheduler_settings(client: Client) -> Settings:
@@ -265,8 +269,16 @@ async def scheduler_settings(client: Client) -> Settings:
         with suppress(Forbidden):
             policies = await list_all(client, kinds.ADMITTING[0], missing_ok=True)
             served = [each.metadata.annotations.get(SCHEDULES, "") for each in policies.items]
-    names = frozenset(name for each in served for name in each.split(",") if name)
-    return Settings(bad_nodes.read(stated.get(BAD_NODES, "")), names, adopted.stated(stated.get(ADOPTS)))
+    return Settings(
+        bad_nodes.read(stated.get(BAD_NODES, "")),
+        _names(",".join(served)),
+        adopted.stated(stated.get(ADOPTS)),
+        _names(stated.get(AWAITS, "")),
+    )
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(filter(None, text.split(",")))
 
 
 async def _objects(client: Client, observed: Sequence[AnyKind]) -> Objects:

@@ -77,7 +77,7 @@ _INSTEAD: Final = {
         (
             *(names.ADMISSION, names.COMPILED, names.GRANTED, names.PEERS, names.CONFIG_HASH, names.CALLER),
             *(names.PLAN, names.EPOCH, names.PODS_SEEN, names.CANNOT_READ, names.SUCCESSOR, names.BAD_NODES),
-            names.ADOPTS,
+            *(names.ADOPTS, names.AWAITS),
             *(names.SUBMITTED_FROM, names.MOVED, names.GPU_DEVICE, names.CHECKPOINT_REQUESTED),
             *(names.FAILURES, names.RUNNING_SINCE, names.TIME_USED, names.PROGRESS, names.PROGRESS_MOVES),
             names.RETRY_OF,

@@ -1,6 +1,7 @@
 """Plans: what the scheduler would do, told in Kubernetes' names."""
 
 import copy
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,8 @@ from muster.names import GPU
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.plan_record import PlacementPlan as Held
 from muster.runtime.plan_record import encode
+from muster.workloads.jobfile import Options
+from muster.workloads.load import load
 from muster.workloads.snapshot import Objects, typed
 
 GROUP = "scheduling.x-k8s.io/pod-group"
@@ -247,6 +250,38 @@ def test_a_job_that_is_there_already_is_planned_with_the_pods_it_has() -> None:
     ]
     with pytest.raises(Invalid, match='Pod "a" is invalid: spec: Forbidden'):
         ask([pod("a", 4, group="g")], node("n-0"), *group)
+
+
+@pytest.mark.parametrize(("minimum", "scheduled"), [(2, 0), (2, 1), (1, 0)])
+@pytest.mark.parametrize("namespace", ["default", "elsewhere"])
+def test_a_job_of_volcano_that_is_there_is_planned_with_what_its_controllers_have_made(
+    minimum: int, scheduled: int, namespace: str
+) -> None:
+    """Its file is compiled to a JobSet, which is not planned beside it."""
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "v", "uid": "v"}
+    owned = {"namespace": namespace, "ownerReferences": [{**owner, "controller": True}]}
+    spec = {"minMember": minimum}
+    kind = {"apiVersion": groups.VOLCANO.kind.api_version, "kind": "PodGroup"}
+    there: list[Object] = [{**kind, "metadata": {**owned, "name": "v-1"}, "spec": spec}]
+    for number in range(2):
+        made = pod(f"v-w-{number}", 1, node="n-0" if number < scheduled else "")
+        made["metadata"] |= {**owned, "annotations": {groups.VOLCANO.annotations[0]: "v-1"}}
+        there.append(made)
+    whole = template(1)
+    whole["spec"]["containers"][0] |= {"image": "i", "command": ["c"]}
+    tasks = [{"name": "w", "replicas": 2, "template": whole}]
+    job: Object = {"apiVersion": owner["apiVersion"], "kind": "Job", "metadata": {"name": "v"}}
+    job["spec"] = {"minAvailable": minimum, "tasks": tasks}
+    compiled = load("v.json", Options(runs=False), text=json.dumps(job).encode()).objects
+    found = ask(compiled, node("n-0"), *there)
+    told = "in the cluster already, and planned with the pods they have there: default/v"
+    assert (told in found.notes) == (namespace == "default")
+    placed = {each for decision in found.decisions for each in decision.assignments}
+    if namespace == "default":
+        assert placed == {f"default/v-w-{number}" for number in range(scheduled, 2)}
+        assert found.proposed == 1
+    else:
+        assert {each for each in placed if not each.startswith("elsewhere/")}, "it is another Job"
 
 
 def test_a_job_whose_author_lets_it_go_has_its_pods_made() -> None:

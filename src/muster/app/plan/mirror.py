@@ -24,9 +24,12 @@ class SnapshotMirror:
         now: float,
         bad_nodes: BadNodes | None = None,
         adopts: frozenset[str] = EVERY,
+        awaiting: frozenset[str] = frozenset(),
     ) -> None:
         rules = bad_nodes or BadNodes()
-        self.mirror = Mirror(schedulers, whole=True, counted=rules.counted(), adopts=adopts)
+        self.mirror = Mirror(
+            schedulers, whole=True, counted=rules.counted(), adopts=adopts, awaiting=awaiting
+        )
         self.mirror.avoid(rules.rules())
         self.schedulers, self.now = schedulers, now
         self.known: dict[Name, Resource] = {}

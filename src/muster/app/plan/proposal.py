@@ -8,13 +8,14 @@ import msgspec
 
 from muster import names
 from muster.api import foreign_marks, groups, kinds, rules
-from muster.api.base import Kind, Object, ObjectMeta, Resource
+from muster.api.base import Kind, Object, ObjectMeta, Resource, at, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.fields import Finding, InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.rules import job_changes, jobset_changes, pod
 from muster.api.templates import pod_templates
+from muster.api.volcano_v1alpha1 import JOB_NAME
 from muster.app.plan.mirror import SnapshotMirror
 from muster.controllers.job import group as job_group
 from muster.core.words.gang import Code, GangId, Gate
@@ -43,7 +44,13 @@ def propose(
     refusals: dict[GangId, Gate] = {}
     there = []
     fresh, edits = Objects(), Objects()
+    running = _of_volcano(proposed, snapshot.known)
+    for key, resources in running.items():
+        uids.update(each.metadata.uid for each in resources)
+        there.append("/".join(key))
     for name, proposal in proposed.items.items():
+        if name[1:] in running and name[0] in _MADE_OF_VOLCANO:
+            continue
         old = snapshot.known.get(name)
         resource = _created(proposal, created) if old is None else applied(name[0], old, proposal)
         uids.add(resource.metadata.uid)
@@ -91,6 +98,33 @@ def propose(
                 world.uncreated.add(made.metadata.uid)
                 snapshot.put((kinds.POD, made.metadata.namespace, made.metadata.name), made)
     return uids, refusals
+
+
+def _of_volcano(proposed: Objects, known: Mapping[Name, Resource]) -> dict[tuple[str, str], list[Resource]]:
+    """What Volcano's controllers have made of the proposed Jobs that are theirs, by namespace and name.
+
+    A file's Job of Volcano is proposed as the JobSet that it is compiled to, with a PodGroup of its name.
+    Where the cluster has the Job, its controllers have made another PodGroup of it, and pods.
+    """
+    wanted = {
+        (each.metadata.namespace, each.metadata.name)
+        for each in proposed.items.values()
+        if isinstance(each, JobSet) and _is_of_volcano(each)
+    }
+    found: dict[tuple[str, str], list[Resource]] = {}
+    for resource in known.values() if wanted else ():
+        by = controller_of(resource)
+        if by is not None and kinds.VOLCANO_JOB.matches(by):
+            key = resource.metadata.namespace, by.name
+            if key in wanted:
+                found.setdefault(key, []).append(resource)
+    return found
+
+
+def _is_of_volcano(jobset: JobSet) -> bool:
+    templates = (at(each.template, "spec", "template") for each in jobset.spec.replicated_jobs)
+    named = {at(template, "metadata", "labels").get(JOB_NAME) for template in templates}
+    return named == {jobset.metadata.name}
 
 
 def _refused_by_quota(pods: Iterable[Pod], world: World) -> Iterator[str]:
@@ -163,6 +197,8 @@ def _edited(kind: Kind[Any], old: Resource, edit: Object) -> Resource:  # Any: o
     return edited
 
 
+#: Kinds that a Job of Volcano becomes.
+_MADE_OF_VOLCANO: Final = (kinds.JOBSET, *groups.OF_NAMED)
 #: Rules for edits of existing jobs.
 _CHANGES: Final[Mapping[Kind[Any], Callable[[Object, Object], list[Finding]]]] = {
     kinds.POD: pod.validate,

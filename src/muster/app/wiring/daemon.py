@@ -43,7 +43,7 @@ from muster.kube.credentials import in_thread
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
 from muster.kube.throttle import Bucket
-from muster.names import ADOPTS, BAD_NODES, SCHEDULES
+from muster.names import ADOPTS, AWAITS, BAD_NODES, SCHEDULES
 from muster.runtime import loop
 from muster.runtime.budget import WriteBudget
 from muster.runtime.election import Election, Timing
@@ -179,6 +179,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
                 BAD_NODES: bad_nodes.written(live.now.bad_nodes),
                 SCHEDULES: ",".join(live.now.scheduler_names),
                 ADOPTS: adopted.written(live.now.adopt_queues),
+                AWAITS: ",".join(live.now.await_pod_groups),
             },
         )
     finally:  # the Lease has been released by now
