@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from muster.names import SCHEDULER
+
 #: A time after every audit.
 END: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -73,6 +75,8 @@ class Facts:
     istio: bool = False
     #: SPIFFE trust domain of the mesh
     trust_domain: str = "cluster.local"
+    #: the schedulerName of muster's pods
+    scheduler: str = SCHEDULER
 
     def store(self, namespace: str) -> str:
         """The store of secrets of this namespace that name none; "" if there is none."""

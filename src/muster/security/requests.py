@@ -54,8 +54,8 @@ TYPES: Final[dict[Action, str]] = {
     "SetMetadata": "Metadata",
     "AuditOnly": "Namespace",
 }
-#: The schedulers of the targets, which need no permit.
-_SCHEDULERS: Final = (names.SCHEDULER, "volcano")
+#: The scheduler of the target volcano. It needs no permit, nor does muster.
+_VOLCANO: Final = "volcano"
 _QUEUE: Final = ("spec", "queue")
 #: Linux capabilities that a container has if it drops none (containerd's default set).
 _DEFAULT_CAPABILITIES: Final = (
@@ -140,13 +140,16 @@ def derive(workload: Workload, facts: Facts, draft: Draft) -> list[Request]:
     return list(dict.fromkeys(asked))
 
 
-def of_job(jobs: Sequence[Object]) -> list[Request]:
-    """Every request of the objects of a whole job, each once: what they ask of schedulers and others."""
+def of_job(jobs: Sequence[Object], own: str = names.SCHEDULER) -> list[Request]:
+    """Every request of the objects of a whole job, each once: what they ask of schedulers and others.
+
+    `own`: the schedulerName of muster's pods.
+    """
     specs = [
         *(each["spec"] for each in jobs),
         *(pod["spec"] for each in jobs for _, pod in pod_templates(each)),
     ]
-    asked = [each for spec in specs for each in _of_spec(spec)]
+    asked = [each for spec in specs for each in _of_spec(spec, own)]
     for field_, key, value in metadata.emitted(jobs):
         at = ("metadata", field_, key)
         if key == names.QUEUE:
@@ -156,14 +159,14 @@ def of_job(jobs: Sequence[Object]) -> list[Request]:
     return list(dict.fromkeys(asked))
 
 
-def _of_spec(spec: Object) -> Iterator[Request]:
+def _of_spec(spec: Object, own: str) -> Iterator[Request]:
     """What the spec of a pod, of a PodGroup or of one of Volcano's jobs asks of schedulers."""
     spec = spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec
     if queue := spec.get("queue"):
         yield of_id("UseQueue", str(queue), _QUEUE)
     if priority := spec.get("priorityClassName"):
         yield of_id("UsePriorityClass", str(priority), ("spec", "priorityClassName"))
-    if (scheduler := spec.get("schedulerName", names.SCHEDULER)) not in _SCHEDULERS:
+    if (scheduler := spec.get("schedulerName", own)) not in (own, _VOLCANO):
         yield of_id("UseScheduler", str(scheduler), ("spec", "schedulerName"))
 
 

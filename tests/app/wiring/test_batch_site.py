@@ -8,6 +8,7 @@ import yaml
 
 from muster.api.base import AnyKind, Object
 from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, EMITTED, JOBSET, POD_GROUP_X
+from muster.api.templates import pod_templates
 from muster.app.wiring.batch_jobs import controllers
 from muster.app.wiring.batch_site import LOOK, ClusterSite
 from muster.app.wiring.compile_queue import AtOnce
@@ -45,17 +46,23 @@ class Server:
         return cast("HttpClient", self)  # of which the site asks nothing else
 
 
-async def looked(server: Server, settings: BatchJobs = AUTO) -> ClusterSite:
-    site = ClusterSite(settings, "muster-system", LoopClock(), AtOnce())
+async def looked(
+    server: Server, settings: BatchJobs = AUTO, schedulers: frozenset[str] | None = None
+) -> ClusterSite:
+    site = ClusterSite(settings, "muster-system", LoopClock(), AtOnce(), schedulers)
     await site.look(server.client)
     return site
 
 
-def compiled(site: ClusterSite, text: str) -> Observed:
-    """What the controller of BatchJobs makes of a job where everything is permitted."""
+ANYTHING = "permit (principal, action, resource);"
+NAMES_A_SCHEDULER = 'action == Muster::Action::"UseScheduler"'
+
+
+def compiled(site: ClusterSite, text: str, permits: str = ANYTHING) -> Observed:
+    """What the controller of BatchJobs makes of a job under this policy."""
     memory = Memory(lambda: START)
     memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job"}, "spec": yaml.safe_load(text)["spec"]})
-    policy = {"policies": "permit (principal, action, resource);"}
+    policy = {"policies": permits}
     memory.create(CEDAR_POLICY, "", {"metadata": {"name": "all"}, "spec": policy})
     controller = controllers(site.site)[0]
     caches = memory.caches([each.kind for each in controller.watches], controller.indexes)
@@ -78,6 +85,27 @@ async def test_declarations_are_compiled_to_the_kinds_that_the_cluster_serves() 
     ):
         made = compiled(await looked(Server(*names), settings), small()).compiled
         assert {each["kind"] for each in made.support} - {"ServiceAccount"} == kinds
+
+
+@pytest.mark.parametrize(
+    ("schedulers", "expected"),
+    [
+        (None, "muster"),
+        (frozenset({"muster"}), "muster"),
+        (frozenset({"batch", "muster"}), "muster"),
+        (frozenset({"volcano", "batch"}), "batch"),
+    ],
+)
+async def test_pods_name_the_scheduler_that_muster_is_there(
+    schedulers: frozenset[str] | None, expected: str
+) -> None:
+    """No permit is needed for it."""
+    site = await looked(Server(*ALL), AUTO, schedulers)
+    permits = f"permit (principal, action, resource) unless {{ {NAMES_A_SCHEDULER} }};"
+    observed = compiled(site, small(), permits)
+    (made,) = observed.compiled.jobs
+    named = {template["spec"]["schedulerName"] for _, template in pod_templates(made)}
+    assert named == {expected}
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from muster.controllers.driver import Signal
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.http import HttpClient
+from muster.names import SCHEDULER
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class ClusterSite:
         schedulers: frozenset[str] | None = None,
     ) -> None:
         self._settings, self._clock = settings, clock
+        self._scheduler = SCHEDULER if SCHEDULER in (schedulers or {SCHEDULER}) else min(schedulers or ())
         self._served: frozenset[tuple[str, str]] = frozenset()
         self.changed = Signal()
         from muster.app.wiring.image_trust import ImageTrust  # its cryptography takes 0.1 s to load
@@ -121,6 +123,7 @@ class ClusterSite:
             tetragon=programs == "tetragon",
             istio=self._settings.mesh == "istio",
             trust_domain=self._settings.trust_domain,
+            scheduler=self._scheduler,
         )
 
     def _facts(self) -> Facts:

@@ -36,7 +36,9 @@ MOST_PROBLEMS: Final = 1_000
 _TASKS: Final = ("spec", "tasks")
 
 #: Makes the objects of a job from its tasks' drafts. Reports what the target cannot express.
-Target = Callable[[BatchJob, Sequence[tuple[Task, Draft]], Callable[[Finding], None]], Sequence[Object]]
+Target = Callable[
+    [BatchJob, Sequence[tuple[Task, Draft]], Callable[[Finding], None], Facts], Sequence[Object]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,12 @@ def compile_job(
         if much := _too_much(expanded, number, policies):
             return Compiled(job, (), (), (), [refusal(_TASKS, f"{much}; make several jobs")])
     refused: list[Finding] = []
-    jobs = target(job, drafts, refused.append)
+    jobs = target(job, drafts, refused.append, facts)
     problems: list[Finding] = []
     asked: list[tuple[Principal, Request]] = []
     warnings: list[Finding] = []
     until: datetime | None = None
-    of_whole = of_job(jobs)
+    of_whole = of_job(jobs, facts.scheduler)
     for (task, draft), of_task in zip(drafts, derived, strict=True):
         wanted = [*of_task, *of_whole]
         problems += draft.problems

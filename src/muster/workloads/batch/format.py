@@ -72,6 +72,7 @@ def compiled_of(documents: Sequence[Document], options: Options) -> Compiled:
     if platform.look_up is not None:
         images = {each.image for task in job.tasks for each in task.workload.containers}
         facts = replace(facts, images=platform.look_up(sorted(images)))
+    facts = replace(facts, scheduler=options.scheduler)
     target = TARGETS[platform.target]
     stores = platform.stores() if platform.stores is not None else None
     return compile_job(job, facts, target, platform.policies, platform.submitter, stores)

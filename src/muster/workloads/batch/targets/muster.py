@@ -6,7 +6,7 @@ from muster import names
 from muster.api import groups
 from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
-from muster.compiler import Draft
+from muster.compiler import Draft, Facts
 from muster.workloads import annotate
 from muster.workloads.batch.compiling import refusal
 from muster.workloads.batch.job import BatchJob, Task
@@ -18,7 +18,7 @@ _OF_PODS = frozenset({names.CHECKPOINT_FILE, names.PROGRESS_FILE})
 _OF_GROUP = frozenset({names.ON_GPU_ANOMALY, names.PROGRESS_RULES})
 
 
-def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) -> list[Object]:
+def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report, facts: Facts) -> list[Object]:
     """A JobSet that starts as a whole, or with a PodGroup if fewer pods than all are enough."""
     made = jobset(job, drafts, report)
     if job.topology is not None:
@@ -31,7 +31,7 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
     tasks = {task.name: task for task in job.tasks}
     for replicated in made["spec"]["replicatedJobs"]:
         template = replicated["template"]["spec"]["template"]
-        annotate.for_scheduler(template)
+        annotate.for_scheduler(template, facts.scheduler)
         sharing.of_muster(template, tasks[replicated["name"]], report)
         for key in sorted(_OF_PODS & job.annotations.keys()):
             template["metadata"].setdefault("annotations", {})[key] = job.annotations[key]

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from muster.api import groups
 from muster.api.base import Object
-from muster.compiler import Draft
+from muster.compiler import Draft, Facts
 from muster.workloads.batch.compiling import refusal
 from muster.workloads.batch.job import BatchJob, Task
 from muster.workloads.batch.targets import sharing
 from muster.workloads.batch.targets.jobset import Report, jobset
 
 
-def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) -> list[Object]:
+def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report, facts: Facts) -> list[Object]:
     """A PodGroup and a JobSet. kube-scheduler binds the pods."""
     if job.queue:
         report(

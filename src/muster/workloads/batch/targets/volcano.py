@@ -7,7 +7,7 @@ volcano-sh/volcano, pkg/webhooks/admission/jobs/mutate and pkg/controllers/job/s
 from collections.abc import Sequence
 
 from muster.api.base import Object
-from muster.compiler import Draft
+from muster.compiler import Draft, Facts
 from muster.workloads.batch import training
 from muster.workloads.batch.compiling import refusal
 from muster.workloads.batch.job import BatchJob, Policy, Task
@@ -18,7 +18,7 @@ _VERSION = "batch.volcano.sh/v1alpha1"
 _PORT = 29500  # each pod has an address of its own
 
 
-def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) -> list[Object]:
+def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report, facts: Facts) -> list[Object]:
     """The VCJob or CronJob of a job."""
     plugins: Object = {"env": []}
     if job.training is not None:
