@@ -15,6 +15,10 @@ TABLE: Final = Table(
 Pods belong to a PodGroup of `scheduling.x-k8s.io/v1alpha1` by label. The files need no change if muster
 serves the scheduler name that they have (`schedulerNames` of the chart). Kubeflow's training-operator and the
 mpi-operator write these PodGroups; the page on [operators](../../guides/operators.md) has the flag of each.
+
+The project's example has a ReplicaSet beside the PodGroup.
+[A cluster](../../guides/operators.md#deployments-replicasets-and-statefulsets) runs it; in a job file it is
+refused, with the Job to write instead.
 """,
     (
         (

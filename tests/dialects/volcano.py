@@ -38,8 +38,8 @@ without them a Job states `schedulerName`, `minAvailable` and `queue`.
 They also make a PodGroup for each plain pod whose schedulerName is theirs, by default volcano, and annotate
 the pod with it after its creation. Where they run, the setting
 [`awaitPodGroups: [volcano]`](../daemons.md#settings) of the scheduler keeps such a pod from starting before
-that; without the setting it starts at once, as a gang of one. It is no default, because the pod would wait
-for ever where the controllers do not run.
+that, and `plan` says so; without the setting it starts at once, as a gang of one. It is no default, because
+the pod would wait for ever where the controllers do not run.
 
 Volcano's scheduler may run in the same cluster for Jobs and pods that name it. Muster admits (`Inqueue`) the
 groups of Jobs whose `schedulerName` it serves, and leaves the status of the others alone. It reads all

@@ -818,6 +818,26 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
+        "batch jobs",
+        "workloads/batch/targets/muster.py",
+        "app/wiring/test_batch_site",
+        (
+            "pods of a BatchJob name a scheduler that is not there",
+            "annotate.for_scheduler(template, facts.scheduler)",
+            "annotate.for_scheduler(template)",
+        ),
+    ),
+    *_faults(
+        "batch jobs",
+        "security/requests.py",
+        "app/wiring/test_batch_site",
+        (
+            "muster needs a permit under another name",
+            "not in (own, _VOLCANO)",
+            "not in (names.SCHEDULER, _VOLCANO)",
+        ),
+    ),
+    *_faults(
         "plan",
         "app/snapshot.py",
         "app/test_snapshot",

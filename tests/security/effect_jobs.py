@@ -24,6 +24,8 @@ NUMBERS: Final = {
 #: What the reviewed job (tests/compiler/golden) leaves out.
 REST: Final[dict[str, Any]] = {
     "spec/schedulerName": "volcano-gpu",
+    "spec/defaults/resources": {},
+    "spec/defaults/workload": {},
     "spec/onGpuAnomaly": "notify",
     "spec/progress": {
         "file": "/tmp/p",

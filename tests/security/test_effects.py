@@ -18,8 +18,8 @@ from tests.security.effects import COVERED, Check, World
 from tests.workloads.batch.jobs import parsed
 
 #: `apiVersion`, `kind` and the status; `host`, which is refused; and `source`,
-#: whose file is a `content`.
-UNUSED: Final = frozenset({"apiVersion", "kind", "status", "host", "source"})
+#: whose file is a `content`; `entryRuntime`, which is merged into the task.
+UNUSED: Final = frozenset({"apiVersion", "kind", "status", "host", "source", "entryRuntime"})
 
 
 def test_the_jobs_here_use_every_field_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
