@@ -88,6 +88,12 @@ def test_a_class_without_devices_hints_at_nothing() -> None:
     assert hints(Devices(), a_class(), a_slice("s", count=2)) == {}, "of an incomplete pool"
 
 
+def test_a_class_of_another_driver_hints_at_nothing() -> None:
+    assert "e.com/x" in hints(Devices(), a_slice("s"), a_class("c", "e.com/x"))
+    of_another = hints(Devices(), a_slice("s", driver="nic.example.com"), a_class("c", "e.com/x"))
+    assert [*of_another] == ["example.com/nic"]
+
+
 def test_the_event_comes_only_when_it_differs() -> None:
     devices = Devices()
     slices = [a_slice("s", pool="n0"), a_slice("t", pool="n1")]

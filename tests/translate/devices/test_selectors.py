@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.api.fields import convert
 from muster.api.resource_v1 import Device
-from muster.translate.devices.selectors import LONGEST, Expressions, Facts, facts, names
+from muster.translate.devices.selectors import LONGEST, Expressions, Facts, driver, facts, names
 from tests.tiers import examples
 
 DEVICE: Final[Any] = {
@@ -143,6 +143,30 @@ def test_loops_have_a_budget(by: Expressions) -> None:
 )
 def test_what_an_expression_looks_at(expression: str, looked: set[str] | None) -> None:
     assert names(expression) == looked
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ('device.driver == "gpu.nvidia.com"', "gpu.nvidia.com"),
+        (f"device.driver=='gpu.nvidia.com' && {OF}.productName == 'a!'", "gpu.nvidia.com"),
+        ('true && device.driver == "a" && device.driver == "b"', "a"),
+        ('(device.driver == "a") == false', ""),
+        ('device.driver == "a" == false', ""),
+        ('[true && device.driver == "a" && true] == [false]', ""),
+        ('device.driver == "a" || true', ""),
+        ('!(device.driver == "a")', ""),
+        ('device.driver != "a"', ""),
+        ('device.driver == "a" ? false : true', ""),
+        ("true", ""),
+        ('device.driver.endsWith("a")', ""),
+    ],
+)
+def test_an_expression_that_evidently_selects_devices_of_one_driver_alone(
+    by: Expressions, expression: str, expected: str
+) -> None:
+    assert driver(expression) == expected
+    assert not expected or not by.holds(expression, Facts(driver="other", attributes=GPU.attributes))
 
 
 PIECES: Final = [

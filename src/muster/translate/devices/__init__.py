@@ -11,6 +11,7 @@ from muster.api.base import Resource
 from muster.api.resource_v1 import OF_CLASS, DeviceClass, ResourceSlice
 from muster.core.words.events import OutOfReach
 from muster.translate.devices.pools import Pools
+from muster.translate.devices.selectors import driver
 
 #: Most resources of which there are hints: a cluster has a few classes.
 MOST_HINTS: Final = 1_000
@@ -24,7 +25,8 @@ class Devices:
     """Takes in DeviceClasses and ResourceSlices in any order."""
 
     def __init__(self) -> None:
-        self._classes: dict[str, str] = {}  # by name, the extended resource
+        #: by name, the extended resource, and the drivers whose devices alone it can have
+        self._classes: dict[str, tuple[str, set[str]]] = {}
         self._pools = Pools()
         #: by driver, how many devices count
         self._by_driver: Counter[str] = Counter()
@@ -37,7 +39,9 @@ class Devices:
             self._stale = True
             self._classes.pop(latest.metadata.name, None)
             if latest is new:
-                self._classes[latest.metadata.name] = latest.spec.extended_resource_name
+                texts = (each.cel.expression for each in latest.spec.selectors if each.cel is not None)
+                drivers = {name for text in texts if (name := driver(text))}
+                self._classes[latest.metadata.name] = latest.spec.extended_resource_name, drivers
         elif isinstance(latest, ResourceSlice):
             before = old if isinstance(old, ResourceSlice) else None
             self._pools.change(before, latest if latest is new else None)
@@ -45,9 +49,9 @@ class Devices:
     def event(self) -> OutOfReach | None:
         """Returns which resources are devices, if that has changed since it was last told."""
         drivers = {*+self._by_driver}
-        for (driver, _), before, now in self._pools.settle():
-            self._by_driver[driver] += sum(len(each.spec.devices) for each in now)
-            self._by_driver[driver] -= sum(len(each.spec.devices) for each in before)
+        for (of, _), before, now in self._pools.settle():
+            self._by_driver[of] += sum(len(each.spec.devices) for each in now)
+            self._by_driver[of] -= sum(len(each.spec.devices) for each in before)
         if not self._stale and drivers == {*+self._by_driver}:
             return None
         self._stale = False
@@ -61,13 +65,15 @@ class Devices:
         """Returns, by resource that devices stand for, what they are and what to do."""
         hints: dict[str, str] = {}
         drivers = sorted(+self._by_driver)
-        for driver in drivers:
-            kind, dot, domain = driver.partition(".")
+        for each in drivers:
+            kind, dot, domain = each.partition(".")
             if dot:  # such as gpu.nvidia.com, whose device plug-in offers nvidia.com/gpu
                 hints[f"{domain}/{kind}"] = (
-                    f"driver {driver} publishes {domain}/{kind} as devices {_WHAT_TO_DO}"
+                    f"driver {each} publishes {domain}/{kind} as devices {_WHAT_TO_DO}"
                 )
-        for name, extended in sorted(self._classes.items()) if drivers else ():
+        for name, (extended, needed) in sorted(self._classes.items()) if drivers else ():
+            if not needed <= {*drivers}:
+                continue
             for resource in filter(None, (f"{OF_CLASS}{name}", extended)):
                 hints[resource] = f"DeviceClass {name} has {resource} as devices {_WHAT_TO_DO}"
         return hints

@@ -98,6 +98,22 @@ def names(expression: str) -> frozenset[str] | None:
     return frozenset(filter(None, found))
 
 
+_DRIVER: Final = re.compile(r"""device\.driver\s*==\s*(?:"([^"\\]*)"|'([^'\\]*)')""")
+
+
+def driver(expression: str) -> str:
+    """Returns the driver whose devices alone an expression can select; "" if that is not evident."""
+    for match in _DRIVER.finditer(expression):
+        before = _TEXTS.sub("", expression[: match.start()]).strip()
+        after = _TEXTS.sub("", expression[match.end() :]).strip()
+        if "||" in before + after or "?" in before + after:
+            return ""
+        inside = any(before.count(one) != before.count(other) for one, other in ("()", "[]", "{}"))
+        if not inside and (not before or before.endswith("&&")) and (not after or after.startswith("&&")):
+            return match[1] or match[2] or ""
+    return ""
+
+
 class Expressions:
     """Compiles expressions once. Raises ImportError without the library."""
 
