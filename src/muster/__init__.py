@@ -7,27 +7,43 @@ from muster.version import VERSION
 # Not typing's: it takes time to load, and before `muster.__main__.main` Ctrl-C prints a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
-    from types import ModuleType
+    from typing import Any
 
     from muster import core as core
     from muster.api.base import Object
     from muster.app.plan.decisions import Decision
+    from muster.cli.errors import Failure as Failure
+    from muster.cli.python import Ended as Ended
+    from muster.cli.python import Job as Job
+    from muster.cli.python import Note as Note
+    from muster.cli.python import Printed as Printed
+    from muster.cli.python import StatusChanged as StatusChanged
+    from muster.cli.python import Submittable
     from muster.sim.report import Report
     from muster.workloads.jobfile import Mode
 
 __version__ = VERSION
-__all__ = ["compile", "core", "plan", "replay"]
+__all__ = ["Failure", "Job", "compile", "core", "plan", "replay", "submit"]
 
 # Everything is imported where it is used, so that `import muster` stays as cheap as its version number.
 
 
-def __getattr__(name: str) -> "ModuleType":
-    if name == "core":
-        import importlib
+#: What is found in a module by its name.
+_NAMED = {
+    "Failure": "muster.cli.errors",
+    **dict.fromkeys(("Job", "Printed", "StatusChanged", "Note", "Ended"), "muster.cli.python"),
+}
 
+
+def __getattr__(name: str) -> "Any":
+    import importlib
+
+    if name == "core":
         return importlib.import_module("muster.core")
+    if name in _NAMED:
+        return getattr(importlib.import_module(_NAMED[name]), name)
     raise AttributeError(f"module 'muster' has no attribute {name!r}")
 
 
@@ -165,3 +181,58 @@ def replay(
         pass_=engine.Pass(passes),
     )
     return experiment.run(asked, experiment.prepare(asked), jobs=jobs)
+
+
+def submit(
+    job: "Submittable" = None,
+    *,
+    command: "Sequence[str] | None" = None,
+    gpus: int = 0,
+    cpus: str = "",
+    memory: str = "",
+    count: int = 1,
+    gang: bool | None = None,
+    name: str = "",
+    image: str = "",
+    env: "Mapping[str, str] | None" = None,
+    env_file: "Sequence[str]" = (),
+    copy: bool = False,
+    queue: str | None = None,
+    volumes: "Mapping[str, str] | None" = None,
+    namespace: str | None = None,
+    nodes: str = "",
+    kubeconfig: str | None = None,
+    context: str | None = None,
+) -> "Job":
+    """Submits one job, as `muster submit` does, and returns it. What the command warns of is on stderr.
+
+    A program with an event loop, such as a notebook, can call it. It returns when the job is submitted.
+
+    Args:
+        job: The path of a job file; or a job as a dictionary, a list of dictionaries with what it needs, or a
+            model of the official client, such as `V1Job`.
+        command: A command in place of a job file: its words.
+        gpus: Of a command: GPUs of each pod.
+        cpus: Of a command: CPUs of each pod, a Kubernetes quantity; by default 1.
+        memory: Of a command: memory of each pod, such as `"16Gi"`.
+        count: Of a command: pods, each with an index.
+        gang: Whether all pods start together or none does; by default what the file says.
+        name: Of a command: the job's name.
+        image: Of a command: the image of its pods.
+        env: Variables of all pods.
+        env_file: Files with a NAME=VALUE per line.
+        copy: Run from a copy of the current directory: its tracked and unignored files.
+        queue: The queue of the job; by default what the file says.
+        volumes: Directories to use in place of PersistentVolumeClaims, by the claim's name.
+        namespace: The namespace of the job.
+        nodes: The nodes of the embedded cluster, written as for `--nodes`.
+        kubeconfig: The kubeconfig of a real cluster; without it and `context`, the embedded cluster.
+        context: The context of that kubeconfig.
+
+    Raises:
+        Failure: What ends the command: its message is that of the command, `exit_code` the command's.
+    """
+    options = dict(locals())
+    from muster.cli import python
+
+    return python.submit(**options)

@@ -166,14 +166,17 @@ def work(called_by: typer.Context, asked: Asked, *, jobs: bool) -> Work | None:
 
     Raises Failure as `given` does, and if the directory cannot be copied.
     """
+    what = given(called_by, asked)
+    return None if what is None else work_of(what, asked, jobs=jobs)
+
+
+def work_of(what: Given, asked: Asked, *, jobs: bool, command: str | None = None) -> Work:
+    """As `work`, of what is given. `command`: as `submission.record` takes it."""
     from functools import partial
 
     from muster.app.wiring.cluster import Target
     from muster.cli import jobfile, submission
 
-    what = given(called_by, asked)
-    if what is None:
-        return None
     target = Target(asked.kubeconfig, asked.context, asked.namespace, asked.nodes)
     copy = submission.copied(target) if asked.copy_files else ""
     load = partial(
@@ -188,7 +191,7 @@ def work(called_by: typer.Context, asked: Asked, *, jobs: bool) -> Work | None:
         cwd=copy,
         jobs=jobs,
     )
-    return Work(target, load, submission.record(what.origin, copy))
+    return Work(target, load, submission.record(what.origin, copy, command))
 
 
 def given(context: typer.Context, asked: Asked) -> Given | None:
@@ -198,7 +201,7 @@ def given(context: typer.Context, asked: Asked) -> Given | None:
     """
     from muster.cli import jobfile
     from muster.cli.say import say
-    from muster.workloads import ad_hoc, variables
+    from muster.workloads import variables
 
     verb, words = context.info_name or "run", tuple(asked.files or ())
     command = context.meta.get(_AFTER)
@@ -225,6 +228,17 @@ def given(context: typer.Context, asked: Asked) -> Given | None:
         raise Failure(f"{words[0]} and a command are both given; keep one", BAD_INPUT)
     if not command or not command[0]:
         raise Failure(f"no command after --; write: muster {verb} -- python3 train.py", BAD_INPUT)
+    made = of_command(command, asked, variables_given)
+    if asked.print_only:
+        say((made.content or b"").decode().rstrip("\n"))
+        return None
+    return made
+
+
+def of_command(command: tuple[str, ...], asked: Asked, env: dict[str, str]) -> Given:
+    """The job file of a command. Raises Failure with the option that cannot be honoured."""
+    from muster.workloads import ad_hoc
+
     job = ad_hoc.AdHoc(
         command,
         gpus=asked.gpus,
@@ -235,16 +249,12 @@ def given(context: typer.Context, asked: Asked) -> Given | None:
         name=asked.name,
         image=asked.image,
         queue=asked.queue or "",
-        env=variables_given,
+        env=env,
     )
     try:
-        text = ad_hoc.text(job)
+        return Given(COMMAND, ad_hoc.text(job).encode(), {}, None, command)
     except ValueError as error:
         raise Failure(str(error), BAD_INPUT) from None
-    if asked.print_only:
-        say(text.rstrip("\n"))
-        return None
-    return Given(COMMAND, text.encode(), {}, None, command)
 
 
 #: What stands in messages for the file of a command.

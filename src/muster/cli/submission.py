@@ -27,15 +27,18 @@ def where_from(file: str) -> Source:
     return Source(path.encode(errors="backslashreplace").decode(), f"{user}@{socket.gethostname()}")
 
 
-def record(file: str, copy: str = "") -> Source:
-    """As `where_from`, with command line, directory and commit. `copy`: the copy of that directory."""
+def record(file: str, copy: str = "", command: str | None = None) -> Source:
+    """As `where_from`, with command line, directory and commit. `copy`: the copy of that directory.
+
+    `command`: what submits it; None = this command line.
+    """
     from muster.app.wiring.repository import state
 
     here = os.getcwd()
     found = state(Path(here))
     return msgspec.structs.replace(
         where_from(file),
-        command=_command_line(sys.argv[1:])[:LONGEST_COMMAND],
+        command=(_command_line(sys.argv[1:]) if command is None else command)[:LONGEST_COMMAND],
         cwd=here.encode(errors="backslashreplace").decode(),
         commit=found.commit,
         dirty=found.dirty,

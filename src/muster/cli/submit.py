@@ -3,37 +3,31 @@
 Queues may be submitted without a job.
 """
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from muster.cli.given import Asked, taking_a_job, work
+from muster.cli.given import Asked, Work, taking_a_job, work
 from muster.cli.options import Output, OutputFormat
 from muster.cli.say import say
+
+if TYPE_CHECKING:
+    from muster.app.commands.submit import Submitted
+    from muster.workloads.jobfile import JobFile
 
 
 @taking_a_job
 def command(called_by: typer.Context, asked: Asked, output: OutputFormat = Output.TABLE) -> None:
-    import asyncio
-
-    from muster.app.commands.submit import Submitted, submit, written
-    from muster.app.wiring.cluster import acting, attached
-    from muster.cli import jobfile, show
+    from muster.app.commands.submit import written
+    from muster.cli import show
     from muster.kube.apply import Outcome
     from muster.workloads.jobfile import Role
 
     found = work(called_by, asked, jobs=False)
     if found is None:
         return
-    job, target = found.load(), found.target
-    jobfile.print_notes(job)
-    with attached(target) as endpoint:
-        show.started(endpoint)
-
-        async def act() -> Submitted:
-            async with acting(target, endpoint) as client:
-                fit = await jobfile.preflight(client, job, asked.queue, target, found.load)
-                return await submit(client, fit, source=found.source)
-
-        submitted = asyncio.run(act())
+    job = found.load()
+    submitted = hand_in(job, found, asked.queue)
     if output is not Output.TABLE:
         show.machine(
             [{"kind": job.kind.kind, "namespace": job.namespace, "name": job.name} for job in submitted.jobs],
@@ -48,3 +42,23 @@ def command(called_by: typer.Context, asked: Asked, output: OutputFormat = Outpu
     if not submitted.jobs:
         for item, outcome in submitted.outcomes:
             say(f"{item.object['kind']} {item.object['metadata']['name']} {outcome.value}")
+
+
+def hand_in(job: "JobFile", found: Work, queue: str | None) -> "Submitted":
+    """Submits the job, and prints on stderr what is to be said of it. Call it without an event loop."""
+    import asyncio
+
+    from muster.app.commands.submit import Submitted, submit
+    from muster.app.wiring.cluster import acting, attached
+    from muster.cli import jobfile, show
+
+    jobfile.print_notes(job)
+    with attached(found.target) as endpoint:
+        show.started(endpoint)
+
+        async def act() -> Submitted:
+            async with acting(found.target, endpoint) as client:
+                fit = await jobfile.preflight(client, job, queue, found.target, found.load)
+                return await submit(client, fit, source=found.source)
+
+        return asyncio.run(act())

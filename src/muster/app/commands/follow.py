@@ -12,7 +12,7 @@ lines (`muster.app.views.lines`), but never lags behind.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -90,7 +90,7 @@ async def follow(
     archive: Logs | None = None,
     alive: Callable[[], bool] = lambda: True,
     terminal: bool = False,
-) -> AsyncIterator[Update]:
+) -> AsyncGenerator[Update, None]:
     """Yields the news of the jobs until they have ended. Raises Unreachable if the cluster stops.
 
     `only` selects the pods whose output is read, and `how` the part of it. A `terminal` gets as many lines as

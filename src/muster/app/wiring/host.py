@@ -10,11 +10,14 @@ import errno
 import os
 import select
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
+from pathlib import Path
 from typing import Final, TextIO
 
 import msgspec
@@ -109,6 +112,33 @@ def stop(home: StateDirectory) -> int | None:
     return endpoint.pid
 
 
+#: What a second interpreter runs for a program that has threads, such as a notebook.
+_SPAWNED: Final = "import sys; from muster.app.wiring import host; host.spawned(*sys.argv[1:])"
+
+
+def _spawn(home: StateDirectory, nodes: str, stays: bool) -> Endpoint:
+    """As `ensure`, by a process of its own."""
+    words = [sys.executable, "-P", "-c", _SPAWNED, str(home.root), nodes, "stays" if stays else ""]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    try:
+        told = msgspec.json.decode(done.stdout)
+    except msgspec.DecodeError:
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise HostError(f"the embedded cluster could not start: {said}") from None
+    if "error" in told:
+        raise HostError(told["error"])
+    return msgspec.convert(told, Endpoint)
+
+
+def spawned(root: str, nodes: str, stays: str) -> None:
+    """Ensures a host and prints its endpoint, or why there is none."""
+    try:
+        told: object = ensure(StateDirectory(Path(root)), nodes, stays=bool(stays))
+    except HostError as error:
+        told = {"error": str(error)}
+    sys.stdout.buffer.write(msgspec.json.encode(told))
+
+
 @contextmanager
 def _opened(pid: int) -> Iterator[int]:
     """The pidfd of a process. Raises ProcessLookupError if it is gone."""
@@ -121,6 +151,8 @@ def _opened(pid: int) -> Iterator[int]:
 
 def _fork(home: StateDirectory, nodes: str, stays: bool, meanwhile: Callable[[], None]) -> Endpoint | None:
     """Starts a host and waits until it listens. None if another process was quicker."""
+    if threading.active_count() > 1:  # a child has one thread; what the others have locked stays locked
+        return _spawn(home, nodes, stays)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
