@@ -351,6 +351,7 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
         yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
     if worst := report.worst.stranded:
         yield f"never started: {worst:,} of {report.worst.submitted:,}; they are not in the means"
+        yield from (f"  {why}" for why in report.worst.why)
     stopped = [f"{count} × {why.value}" for why, count in report.stops.items() if why.value != "preempted"]
     if stopped:
         yield f"stopped and restarted: {', '.join(sorted(stopped))}"

@@ -11,15 +11,19 @@ from multiprocessing import get_context, resource_tracker
 from multiprocessing.pool import Pool
 from typing import Final
 
+from muster.core.words.decisions import Wait
+from muster.core.words.events import GangRemoved, GangSubmitted
 from muster.sim import policies
 from muster.sim.engine import Core, Pass, replay
 from muster.sim.history import History
 from muster.sim.metrics import Recorder
 from muster.sim.report import Report, Result, summary
-from muster.sim.trace import Survey, Tally, Trace, TraceError, capacity, stretch, survey
+from muster.sim.trace import Job, Survey, Tally, Trace, TraceError, capacity, stretch, survey
 from muster.sim.tracks import Course
 
 MOST_LOAD: Final = 1000.0
+#: Jobs that never started of which the reasons are found.
+MOST_EXPLAINED: Final = 100
 
 
 class Order(StrEnum):
@@ -156,4 +160,28 @@ def one(
         rules=trace.rules,
     )
     stranded = len(left) + recorder.dropped
-    return Result(recorder.metrics, recorder.submitted, stranded, dict(recorder.stops), history)
+    why = [*_why(experiment, trace, seed, left)]
+    if recorder.dropped:
+        why.append(f"{recorder.dropped:,} × no room when they came, and this format has no times to wait")
+    return Result(recorder.metrics, recorder.submitted, stranded, dict(recorder.stops), history, tuple(why))
+
+
+def _why(experiment: Experiment, trace: Trace, seed: int, left: Sequence[Job]) -> Iterator[str]:
+    """Why jobs that waited in the end cannot start: each of them alone on what is left of the machine."""
+    make = policies.policy(experiment.policy, explain=True, shortest_first=experiment.shortest_first)
+    core = make(trace, seed)
+    up = {each.node: each.up for each in trace.outages}  # the last word on each node
+    for event in (*trace.rules, *(node for node in trace.nodes if up.get(node.name, True))):
+        core.apply(event)
+    reasons: dict[str, list[str]] = {}
+    for job in left[:MOST_EXPLAINED]:
+        core.apply(GangSubmitted(job.gang()))
+        told = {each.gang: each.explanation for each in core.decide(job.submitted) if isinstance(each, Wait)}
+        code = told[job.id].code.value if job.id in told else "behind jobs that never end or start"
+        because = f": {told[job.id].message}" if job.id in told else ""
+        reasons.setdefault(code, []).append(f"{job.id}{because}")
+        core.apply(GangRemoved(job.id))
+    for code, jobs in sorted(reasons.items()):
+        yield f"{len(jobs):,} × {code}, such as {jobs[0]}"
+    if len(left) > MOST_EXPLAINED:
+        yield f"and {len(left) - MOST_EXPLAINED:,} more"

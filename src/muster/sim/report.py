@@ -37,6 +37,8 @@ class Result:
     stops: Mapping[Stop, int] = field(default_factory=dict)
     #: if it was asked for
     history: History | None = None
+    #: why jobs never started: how many of them, the reason, and one of them
+    why: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

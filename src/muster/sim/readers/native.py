@@ -150,7 +150,8 @@ class Native(Trace):
                 f"{where.field('submit')}: {record.submit:g} is out of order; the job before has {last:g}"
             )
         if found.queue not in self._names:
-            raise TraceError(f"{where.field('queue')}: there is no queue {found.queue}")
+            declared = f'write {{"queue": "{found.queue}"}} on a line before the first job'
+            raise TraceError(f"{where.field('queue')}: there is no queue {found.queue}; {declared}")
         if found.queue in self._inner:
             raise TraceError(f"{where.field('queue')}: {found.queue} has queues below it; name one of them")
         wanted = [*(each.layer for each in found.gather), *filter(None, [found.exclusive])]
