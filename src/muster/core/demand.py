@@ -116,6 +116,8 @@ class Demand:
     fits_by_slots: bool = field(init=False, repr=False)
     #: some part asks for shares of GPUs
     sharing: bool = field(init=False, repr=False)
+    #: some part has claims on devices
+    claiming: bool = field(init=False, repr=False)
     #: a pod that starts can help it to fit: by affinity, or by evening out a required spread
     helped_by_arrivals: bool = field(init=False, repr=False)
     #: what the minimum uses at least of each resource, whichever places make it up; by name
@@ -133,7 +135,9 @@ class Demand:
         constrained = any(part.constrained for part in parts)
         put(self, "constrained", constrained)
         put(self, "bound", rules is not None and rules.started is not None)
-        put(self, "fits_by_slots", len(parts) == 1 and rules is None and not constrained)
+        put(self, "claiming", any(shape.claims for shape in shapes))
+        by_slots = len(parts) == 1 and rules is None and not constrained
+        put(self, "fits_by_slots", by_slots and not self.claiming)
         put(self, "sharing", any(shape.gpu_share for shape in shapes))
         helped = any(
             shape.pod_affinity or any(spread.required for spread in shape.spread) for shape in shapes

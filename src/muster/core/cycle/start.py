@@ -18,14 +18,15 @@ import numpy as np
 from muster.core.cycle.charged_domains import ChargedDomains, Overcharged
 from muster.core.demand import Demand, Request
 from muster.core.parts import Parts
-from muster.core.placement import Infeasible, Placed
+from muster.core.placement import Infeasible, Placed, Reason
 from muster.core.preemption import Victims
 from muster.core.queueing import Attempt, Tier
 from muster.core.reservations.answer import WouldDelay
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
+from muster.core.words.devices import Allocation
 from muster.core.words.gang import FOREIGN, Code, GangId, Place
 from muster.core.work import WorkBudget
-from muster.core.world.gangs import GangState, Hold, footprint, occupy, pod_set_of
+from muster.core.world.gangs import GangState, Hold, footprint, having, occupy, pod_set_of
 from muster.core.world.nodes import Columns
 from muster.core.world.trial import Trial
 
@@ -46,6 +47,8 @@ class Answer:
     unannounced: Mapping[Place, Hold]
     #: of the places that share a GPU
     devices: Mapping[Place, int]
+    #: of the places whose pods have claims
+    claims: Mapping[Place, tuple[Allocation, ...]]
     victims: Victims | None = None
 
     @property
@@ -155,7 +158,7 @@ class PlacementStep:
         if known := known and not self._reservations.due(state.id):
             outcome = self._infeasible.answer(demand)
         if (capped or known) and not self._preemption.may_help(state, demand):
-            return Answer(outcome, request, {}, {}, {})
+            return Answer(outcome, request, {}, {}, {}, {})
         self._lift(state, unannounced)
         # 4. Does it fit, beside the reservations?
         exclusive = demand.rules is not None and bool(demand.rules.exclusive)
@@ -175,7 +178,10 @@ class PlacementStep:
                         outcome = self._charged.judge(attempt, outcome, victims)
         columns = outcome.columns if outcome else {}
         devices = self._fit.devices(demand, columns, trial) if columns and demand.sharing else {}
-        return Answer(outcome, request, columns, unannounced, devices, victims)
+        claims = self._fit.claims(demand, columns) if columns and demand.claiming else {}
+        if claims is None:
+            return Answer(Infeasible(Reason.BUDGET), request, {}, unannounced, {}, {})
+        return Answer(outcome, request, columns, unannounced, devices, claims, victims)
 
     def conclude(self, attempt: Attempt, answer: Answer, now: float) -> list[Decision]:
         """Start the gang if it fits; else note why not, and let it wait, if need be with a reservation."""
@@ -234,25 +240,33 @@ class PlacementStep:
     def _promise(
         self,
         state: GangState,
-        placed: Mapping[Place, int],
-        devices: Mapping[Place, int],
+        answer: Answer,
         until: float | None,
     ) -> None:
         """Hold these places on these columns. The ledger is charged with them already."""
         assert state.gang is not None
         asked = {p.name: (p.shape, footprint(state.gang, p)) for p in state.gang.pod_sets}
         together: defaultdict[tuple[str, int], list[Place]] = defaultdict(list)
-        for place, column in placed.items():
+        for place, column in answer.columns.items():
             together[place.pod_set, column].append(place)
         holds, names = state.holds, self._nodes.names
         for (pod_set, column), places in together.items():
             node, (shape, pod_footprint) = names[column], asked[pod_set]
             holds.update(dict.fromkeys(places, Hold(node, shape, True, until, None, pod_footprint)))
             occupy(state, node, shape.requests, len(places))
-        for place, device in devices.items():
+        for place, device in answer.devices.items():
             holds[place] = holds[place]._replace(device=device)
+        self._give_devices(state, answer)
         state.planned.clear()
-        state.lapsed -= placed.keys()
+        state.lapsed -= answer.columns.keys()
+
+    def _give_devices(self, state: GangState, answer: Answer) -> None:
+        """Let the places that were just held have the devices of their claims, for which they have waited."""
+        for place, allocations in answer.claims.items():
+            promise = state.holds[place]
+            given = tuple(device for each in allocations for _, device in each.devices)
+            state.holds[place] = promise._replace(footprint=having(promise.footprint, given))
+            self._ledger.end_wait(answer.columns[place], promise.shape.claims, given)
 
     def _lift(self, state: GangState, unannounced: Mapping[Place, Hold]) -> None:
         """Let the gang's unannounced holds, and what leaves for it, be gone from the ledger, for a trial."""
@@ -363,14 +377,14 @@ class PlacementStep:
             del state.holds[place]
             occupy(state, promise.node, promise.requests, -1)
         whole = len(placed) == sum(map(len, state.vacant))
-        self._promise(state, placed, answer.devices, now + self._hold if state.pods else None)
+        self._promise(state, answer, now + self._hold if state.pods else None)
         for place in unannounced.keys() & placed.keys():  # no longer than it was held for
             state.holds[place] = state.holds[place]._replace(until=unannounced[place].until)
         self._world.started(state, whole=whole)
         if not placed:
             return None
         names = self._nodes.names
-        return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, answer.devices)
+        return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, answer.devices, answer.claims)
 
 
 #: The reason of a gang that has not been tried yet.

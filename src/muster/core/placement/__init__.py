@@ -16,6 +16,7 @@ from muster.core.placement.greedy import Draft, place, search, short_of_slots
 from muster.core.placement.slots import Order, Slots
 from muster.core.placement.subgroups import SubgroupPlacement
 from muster.core.placement.topology import Nearest, TopologyPlacement
+from muster.core.words.devices import Allocation
 from muster.core.words.gang import Place
 from muster.core.world import World
 from muster.core.world.eligibility import SPARE
@@ -105,7 +106,7 @@ class Fit:
         """Whether a demand fits into one of its `grounds` if, and only if, that has enough slots."""
         shapes = {part.shape for part in demand.parts}
         rules = demand.rules
-        if demand.constrained or demand.sharing or len(shapes) > 1:
+        if demand.constrained or demand.sharing or demand.claiming or len(shapes) > 1:
             return False
         if rules is not None and (rules.in_multiples or rules.subgroups):
             return False
@@ -142,6 +143,26 @@ class Fit:
             for place, column in sorted(placed.items())
             if (share := shares[place.pod_set])
         }
+
+    def claims(
+        self, demand: Demand, placed: Mapping[Place, int]
+    ) -> dict[Place, tuple[Allocation, ...]] | None:
+        """The devices for the claims of each of these places, as charged in a trial.
+
+        None if the steps do not suffice to find them.
+        """
+        claims = {part.pod_set: part.shape.claims for part in demand.parts}
+        by_column: dict[int, list[Place]] = {}
+        for each, column in sorted(placed.items()):
+            if claims[each.pod_set]:
+                by_column.setdefault(column, []).append(each)
+        found: dict[Place, tuple[Allocation, ...]] = {}
+        for column, some in by_column.items():
+            named = self._nodes.claims.named(column)
+            if named is None:
+                return None
+            found |= {each: named[claims[each.pod_set]].pop(0) for each in some}
+        return found
 
     def _search(self, request: Request) -> Placed | Infeasible:
         """Place a request with constraints besides room: disproved by room alone, or searched pod by pod."""

@@ -292,6 +292,8 @@ class Draft:
 
     def _charge(self, p: int, columns: int | Columns, times: int | npt.NDArray[np.int64]) -> None:
         self._ledger.take_at(columns, self._vectors[p].row_amounts, times, self._footprints[p])
+        if claims := self.parts[p].shape.claims:
+            self._ledger.wait(columns, claims, times)
         self.placed[p] += times if isinstance(times, int) else int(times.sum())
 
     # Which nodes

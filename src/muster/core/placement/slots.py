@@ -245,6 +245,9 @@ class Slots:
             np.minimum(slots, quotient(nodes.capacity(row), amount), out=slots)
         if share := nodes.share(row_amounts):
             np.minimum(slots, whole_slots(share, nodes.capacity(nodes.devices.row)), out=slots)
+        if shape.claims:
+            some = slots.nonzero()[0]
+            slots[some] = np.minimum(slots[some], nodes.claims.when_empty(shape.claims, some))
         return slots
 
     def _new(self, shape: Shape) -> Vector:
@@ -265,6 +268,8 @@ class Slots:
                     vector.share, self._free(self._nodes.devices.row, columns), columns
                 ),
             )
+        if claims := vector.shape.claims:
+            fit = np.minimum(fit, self._nodes.claims.slots(claims, columns))
         slots = np.maximum(fit, 0).astype(np.int32, copy=False)
         slots *= vector.eligible if columns is None else vector.eligible[columns]
         if columns is None:
@@ -287,6 +292,8 @@ class Slots:
             slots = min(
                 slots, nodes.devices.slots_at(vector.share, nodes.free_at(nodes.devices.row, column), column)
             )
+        if vector.shape.claims and slots > 0:
+            slots = min(slots, nodes.claims.slots_at(vector.shape.claims, column))
         slots = max(slots, 0)
         vector.total += slots - vector.slots.item(column)
         vector.slots[column] = slots

@@ -253,7 +253,7 @@ class Candidates:
                 nodes, since = kinds.setdefault(requests, ({}, {}))
             nodes[bound.node] = nodes.get(bound.node, 0) + 1
             since[bound.at] = since.get(bound.at, 0) + 1
-            shares |= bound.footprint.device is not None
+            shares |= bound.footprint.device is not None or bool(bound.footprint.devices)
         running: dict[float | None, float] = {}
         for requests, (_, since) in kinds.items():
             weight = gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000
@@ -262,7 +262,7 @@ class Candidates:
         for promise in held:
             nodes, _ = kinds.setdefault(promise.requests, ({}, {}))
             nodes[promise.node] = nodes.get(promise.node, 0) + 1
-            shares |= promise.device is not None
+            shares |= promise.device is not None or bool(promise.footprint.devices)
         freed = Usage()
         for requests, (nodes, _) in kinds.items():
             freed.add(Usage.of_pod(requests), sum(nodes.values()))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.core.words.devices import Allocation
 from muster.core.words.gang import Code, GangId, NodeName, Place, PodId
 
 
@@ -67,6 +68,8 @@ class Assign:
     nodes: Mapping[Place, NodeName]
     #: for places that share a GPU: which device of the node
     devices: Mapping[Place, int] = field(default_factory=dict)
+    #: for places whose pods have claims: the devices of the node that each claim gets
+    claims: Mapping[Place, tuple[Allocation, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.core.words.decisions import Victim
+from muster.core.words.devices import DeviceId, DeviceKindChanged, DevicesChanged
 from muster.core.words.gang import (
     Amounts,
     Avoidance,
@@ -73,6 +74,8 @@ class Footprint(Hashed):
     device: int | None = None
     #: it is being deleted: topology spread does not count it any more
     leaving: bool = False
+    #: devices of the node that its claims have
+    devices: tuple[DeviceId, ...] = ()
 
     __hash__ = Hashed.__hash__
 
@@ -245,6 +248,8 @@ class BudgetRemoved:
 Event = (
     NodeChanged
     | NodeRemoved
+    | DeviceKindChanged
+    | DevicesChanged
     | GangSubmitted
     | GangRemoved
     | PodsBound

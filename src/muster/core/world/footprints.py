@@ -67,8 +67,10 @@ class Using:
 
 
 def seen(footprint: Footprint) -> Footprint:
-    """What other pods see of a pod: all but its device."""
-    return footprint if footprint.device is None else replace(footprint, device=None)
+    """What other pods see of a pod: all but its devices."""
+    if footprint.device is None and not footprint.devices:
+        return footprint
+    return replace(footprint, device=None, devices=())
 
 
 Question = Matching | Carrying | Using

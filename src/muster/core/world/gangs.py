@@ -14,7 +14,7 @@ gang uses. Their callers charge the nodes for it (`ledger.py`), except that `giv
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from muster.core.demand import Demand
 from muster.core.words.amounts import PODS, Sums, Usage
 from muster.core.words.decisions import Explanation
+from muster.core.words.devices import DeviceId
 from muster.core.words.events import NOTHING, Footprint, NodeChanged, PodsBound
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.core.world.eligibility import Obstacle, obstacle
@@ -259,6 +260,11 @@ def footprint(gang: Gang, pod_set: PodSet) -> Footprint:
     return Footprint(namespace, pod_set.labels, shape.ports, shape.pod_anti_affinity)
 
 
+def having(footprint: Footprint, devices: tuple[DeviceId, ...]) -> Footprint:
+    """The footprint of a pod whose claims have these devices."""
+    return replace(footprint, devices=devices) if devices else footprint
+
+
 def unwanted(
     state: GangState, nodes: Mapping[NodeName, NodeChanged], avoided: Container[NodeName] = ()
 ) -> set[Place]:
@@ -290,7 +296,14 @@ def _still_holds(promised: Shape, shape: Shape, node: NodeChanged) -> bool:
 
 
 def _beside_its_node(shape: Shape) -> tuple[object, ...]:
-    return shape.requests, shape.ports, shape.pod_affinity, shape.pod_anti_affinity, shape.spread
+    return (
+        shape.requests,
+        shape.ports,
+        shape.pod_affinity,
+        shape.pod_anti_affinity,
+        shape.spread,
+        shape.claims,
+    )
 
 
 def stands(state: GangState) -> bool:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from math import inf
 
 from muster.core.words import events
+from muster.core.words.devices import DeviceId, DeviceKindChanged, DevicesChanged
 from muster.core.words.events import Event, PodsBound
-from muster.core.words.gang import Amounts, Gang, Place, PodId
+from muster.core.words.gang import Amounts, Gang, NodeName, Place, PodId
 from muster.core.world import World
 from muster.core.world.gangs import (
     BackOff,
@@ -23,6 +24,7 @@ from muster.core.world.gangs import (
     fill,
     footprint,
     give_back,
+    having,
     hold,
     occupy,
     pod_set_of,
@@ -44,6 +46,8 @@ def apply(world: World, event: Event) -> None:
         case events.GangRemoved():
             _gang_removed(world, event)
         case events.NodeChanged():
+            if world.nodes.claims.devices:
+                event = world.nodes.claims.described(event)
             if _recovered(world.nodes.facts.get(event.name), event):
                 world.failed_starts.forget(event.name)
             if world.nodes.change(event):
@@ -53,6 +57,12 @@ def apply(world: World, event: Event) -> None:
             if world.nodes.remove(event.name):
                 world.removed.add(event.name)
                 world.failed_starts.forget(event.name)
+        case DevicesChanged():
+            if world.nodes.claims.change(event):
+                _devices_changed(world, NodeName(event.node))
+        case DeviceKindChanged():
+            for name in world.nodes.claims.change_kind(event.id, event.kind):
+                _devices_changed(world, name)
         case events.StartFailed():
             world.failed_starts.record(event)
         case events.AvoidanceChanged():
@@ -87,6 +97,16 @@ def apply(world: World, event: Event) -> None:
             _quota_changed(world, event.namespace, event.name)
 
 
+def _devices_changed(world: World, name: NodeName) -> None:
+    nodes = world.nodes
+    if (fact := nodes.facts.get(name)) is None:
+        return
+    if not nodes.change(nodes.claims.described(fact)):
+        nodes.reread(name)
+    world.unexpected.add(name)
+    _end_endless_back_offs(world)
+
+
 def _quota_changed(world: World, namespace: str, name: str, room: Amounts = (), hard: Amounts = ()) -> None:
     if world.quotas.change((namespace, name), room, hard):  # its gangs' requests may count now, or no longer
         gangs = (state.gang for state in world.gangs.values())
@@ -115,8 +135,7 @@ def _keep_promise(world: World, event: PodsBound) -> bool:
     for place in places:
         del state.holds[place]
     world.ledger.rename(event.node, promise.footprint, event.footprint, len(places))
-    if promise.device is not None:
-        event = _with_device(event, promise.device)
+    event = _with_devices(event, promise.device, promise.footprint.devices)
     world.pods.update(dict.fromkeys(event.pods, event))
     # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
     more = state.lapsed or state.planned or world.pending_evictions
@@ -138,14 +157,14 @@ def _pod_bound(world: World, pod: PodId, event: PodsBound) -> None:
             event.node,
             event.requests,
         ):
-            event = _with_device(event, known.footprint.device)
+            event = _with_devices(event, known.footprint.device, known.footprint.devices)
         if _one(known, pod) == event:
             return
         _give_back(world, known, 1)
         vacated = vacate(world.gangs[known.gang], [pod]) if known.gang is not None else []
     device = world.ledger.take(event.node, event.requests, event.footprint.device, event.footprint)
     world.unexpected.add(event.node)
-    world.pods[pod] = _with_device(event, device)
+    world.pods[pod] = _with_devices(event, device, event.footprint.devices)
     world.pending_evictions.pods_seen([pod], deleted=event.footprint.leaving)
     if event.gang is None:
         world.exclusive_domains.foreign(event.node, 1)
@@ -183,8 +202,10 @@ def _leave(world: World, pods: Sequence[PodId], ended: PodsBound, at: float) -> 
         if _asks_for_more(requests, ended.requests):
             continue  # the replacement needs more than the pod used: quotas and caps must admit it first
         if vacated not in state.holds and ended.node in world.nodes.facts:
-            pod_footprint = footprint(state.gang, pod_set)
-            device = ended.footprint.device if requests == ended.requests else None
+            pod_footprint, device = footprint(state.gang, pod_set), None
+            if requests == ended.requests:
+                pod_footprint = having(pod_footprint, ended.footprint.devices)
+                device = ended.footprint.device
             device = world.ledger.take(ended.node, requests, device, pod_footprint)
             until = at + world.hold
             hold(state, vacated, Hold(ended.node, pod_set.shape, False, until, device, pod_footprint))
@@ -216,7 +237,8 @@ def _gang_submitted(world: World, event: events.GangSubmitted) -> None:
     state.arrived = world.gangs.arrivals
     for place, promise in state.holds.items():
         if (pod_set := pod_set_of(state, place)) is not None:
-            world.ledger.rename(promise.node, promise.footprint, pod_footprint := footprint(gang, pod_set))
+            pod_footprint = having(footprint(gang, pod_set), promise.footprint.devices)
+            world.ledger.rename(promise.node, promise.footprint, pod_footprint)
             state.holds[place] = promise._replace(footprint=pod_footprint)
             state.stamp += 1
     if state.back_off is not None and state.back_off.until == inf:
@@ -324,7 +346,7 @@ def _rows(pods: Iterable[tuple[PodId, PodsBound]]) -> list[tuple[PodsBound, list
 
 
 def _alike(one: PodsBound, other: PodsBound) -> bool:
-    if one.footprint.device is not None:
+    if one.footprint.device is not None or one.footprint.devices:
         return False
     this = one.node, one.requests, one.gang, one.footprint
     return this == (other.node, other.requests, other.gang, other.footprint)
@@ -333,9 +355,12 @@ def _alike(one: PodsBound, other: PodsBound) -> bool:
 def _keeps(event: PodsBound, promise: Hold) -> bool:
     """Whether the pods are what was promised, on the promised node. With a device: only for a single pod.
 
-    A pod without a device on record has the promised one.
+    A pod without devices on record has the promised ones.
     """
     if promise.node != event.node or promise.requests != event.requests:
+        return False
+    promised, devices = promise.footprint.devices, event.footprint.devices
+    if devices not in ((), promised) or (promised and len(event.pods) > 1):
         return False
     device = event.footprint.device
     if promise.device is None:
@@ -343,10 +368,12 @@ def _keeps(event: PodsBound, promise: Hold) -> bool:
     return len(event.pods) == 1 and (device is None or device == promise.device)
 
 
-def _with_device(event: PodsBound, device: int | None) -> PodsBound:
-    if device == event.footprint.device:
+def _with_devices(event: PodsBound, device: int | None, devices: tuple[DeviceId, ...]) -> PodsBound:
+    """The fact with these devices; those of claims only if it names none."""
+    seen = event.footprint
+    if device == seen.device and (seen.devices or not devices):
         return event
-    return replace(event, footprint=replace(event.footprint, device=device))
+    return replace(event, footprint=replace(seen, device=device, devices=seen.devices or devices))
 
 
 def _asks_for_more(requests: Amounts, used: Amounts) -> bool:

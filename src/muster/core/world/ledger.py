@@ -20,8 +20,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from muster.core.words.devices import DeviceId
 from muster.core.words.events import NOTHING, Footprint, PodsBound
 from muster.core.words.gang import Amounts, GangId, NodeName
+from muster.core.world.allocation import Claims
 from muster.core.world.devices import Device
 from muster.core.world.footprints import Footprints, Terms, seen
 from muster.core.world.nodes import Columns, Nodes, RowAmounts, Times, Where
@@ -149,6 +151,19 @@ class Ledger:
                     self._note_share(node, share, self._choose(node, row_amounts, share))
         self._note(columns, row_amounts, times, footprint)
 
+    def wait(self, columns: int | Columns, claims: Claims, times: Times) -> None:
+        """Let pods that were charged to these columns wait for devices (`NodeClaims.wait`), in a trial."""
+        self.nodes.claims.wait(columns, claims, times)
+        self.log.push(self.nodes.claims.wait, columns, claims, -times)
+
+    def end_wait(self, column: int, claims: Claims, devices: tuple[DeviceId, ...]) -> None:
+        """Let a pod that waits have these devices of its node."""
+        self.wait(column, claims, -1)
+        node = self.nodes.names[column]
+        self.nodes.claims.use(node, devices, 1)
+        self.log.push(self.nodes.claims.use, node, devices, -1)
+        self.nodes.changes.append(column)
+
     def keep(self, share: Share, times: int = 1) -> None:
         """Charge thousandths to a device without a pod (`times` -1: give them back)."""
         self._note_share(share.node, times * share.share, share.device)
@@ -212,10 +227,19 @@ class Ledger:
 
     def _note(self, where: Where, row_amounts: RowAmounts, times: Times, footprint: Footprint) -> None:
         carried = self.footprints.note(where, times, footprint) if footprint is not NOTHING else ()
+        if footprint.devices:
+            self._use(where, footprint, times)
         self.nodes.charge(where, row_amounts, times)
         self.log.push(self._undo, where, row_amounts, times, footprint, carried, self._room.value)
         if times < 0 if isinstance(times, int) else (times < 0).any():
             self._room.change()
+
+    def _use(self, where: Where, footprint: Footprint, times: Times) -> None:
+        """Let a pod have the devices of its claims, or not any more."""
+        assert isinstance(times, int)
+        assert not isinstance(where, np.ndarray), "pods with claims of their own are charged one by one"
+        node = self.nodes.names[where] if isinstance(where, int) else where
+        self.nodes.claims.use(node, footprint.devices, times)
 
     def _undo(
         self,
@@ -228,6 +252,8 @@ class Ledger:
     ) -> None:
         if footprint is not NOTHING:
             self.footprints.note(where, -times, footprint)
+        if footprint.devices:
+            self._use(where, footprint, -times)
         self.nodes.charge(where, row_amounts, -times)
         self.footprints.forget(carried)
         self._room.value = room

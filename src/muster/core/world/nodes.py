@@ -32,6 +32,7 @@ import numpy.typing as npt
 from muster.core.words.amounts import PODS, Sums, Usage
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Amounts, NodeName
+from muster.core.world.claims import NodeClaims
 from muster.core.world.devices import Devices, whole_slots
 from muster.core.world.trial import Version
 from muster.names import GPU, GPU_SHARE
@@ -118,6 +119,7 @@ class Nodes:
         self._mosts, self._names = [UNLIMITED, UNLIMITED], [PODS, ""]
         self.used: Longs = np.zeros((2, 0), np.int64)
         self.devices = Devices(self.row(GPU))
+        self.claims = NodeClaims()
 
     def __len__(self) -> int:
         """The number of columns, those of removed nodes included."""
@@ -149,13 +151,18 @@ class Nodes:
             self._write(column, NodeChanged(name, ((PODS, 0),), ready=False))
         return True
 
+    def reread(self, name: NodeName) -> None:
+        """Let all that depends on a node's facts be computed again."""
+        self.revision += 1
+        if (column := self.column.get(name)) is not None:
+            self._write(column, self.facts[name])
+
     def set_apart(self, avoided: frozenset[NodeName], last: frozenset[NodeName]) -> None:
         """Record which nodes pods keep off, and which they use last."""
         changed = (avoided ^ self.avoided) | (last ^ self.last)
         self.avoided, self.last = avoided, last
         for name in sorted(changed & self.column.keys() & self.facts.keys()):
-            self.revision += 1
-            self._write(self.column[name], self.facts[name])
+            self.reread(name)
 
     def settle(self) -> None:
         """Merge new nodes and resources in. Columns move, and those of removed nodes are dropped."""
@@ -185,6 +192,7 @@ class Nodes:
         self.fact_changes.clear()
         self.layout += 1
         self.devices.names, self.devices.column = self.names, self.column
+        self.claims.names, self.claims.column = self.names, self.column
 
     # Amounts
 

@@ -127,7 +127,9 @@ class Search:
         self._several = len(minimum.groups) > 1
         #: whether domains can be evaluated without trials on the ledger
         self._aside = not (request.preferred or request.demand.constrained)
-        if self._several and (self._multiples or request.demand.sharing or of.slots.order.looks_at is None):
+        demand = request.demand
+        alone = self._multiples or demand.sharing or demand.claiming or of.slots.order.looks_at is None
+        if self._several and alone:
             self._aside = False
         self._in_multiples: InMultiples | None = None
         self._granted: bool | None = None

@@ -1,0 +1,284 @@
+"""Devices of all nodes: which are free, and how many pods with claims each node can still serve.
+
+A device is free unless a pod or a promised place has it, or it is in use by others (`DevicesChanged.taken`).
+Who has one by two accounts, as pods of a plan have whose claims are written already, has it once.
+
+Pods that a trial puts on nodes have no devices yet: they *wait* there, as so many with these claims. Whether
+further pods fit is decided for all of them together (`allocation.py`), so that no early choice keeps a later
+pod of the gang off. Devices get names when a start is decided (`named`), and belong to their place from then
+on.
+
+What a node can serve depends on its `Room` alone, and is remembered by room: ten thousand equal nodes are
+decided once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.words.devices import (
+    DEVICE_CLASS,
+    Allocation,
+    DeviceId,
+    DeviceKind,
+    DevicesChanged,
+    KindId,
+)
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import NodeName
+from muster.core.world.allocation import STEPS, Claims, Room, Served, serve
+
+_Ints = npt.NDArray[np.int32]
+_Columns = npt.NDArray[np.intp]
+#: Pods that wait for devices of one node: by the number of their claims, in order of arrival.
+_Waiting = tuple[tuple[int, int], ...]
+
+#: Rooms, and lists of claims, that are remembered; when there are more, everything is forgotten.
+_ROOMS: Final = 20_000
+_CLAIMS: Final = 2_000
+#: Answers about rooms in which pods wait.
+_ANSWERS: Final = 50_000
+#: So many times the steps to name devices that are known to suffice.
+_NAMING: Final = 16
+#: A room whose answer is not known.
+_UNKNOWN: Final = -1
+
+
+class NodeClaims:
+    def __init__(self) -> None:
+        self.kinds: dict[KindId, DeviceKind] = {}
+        self.devices: dict[NodeName, DevicesChanged] = {}
+        #: how many pods and promised places have each device
+        self._users: Counter[DeviceId] = Counter()
+        #: the columns; `Nodes` replaces both when they move
+        self.names: Sequence[NodeName] = ()
+        self.column: Mapping[NodeName, int] = {}
+        #: by column its room, and the columns for which it was made
+        self._room: _Ints = np.zeros(0, np.int32)
+        self._made_for: Mapping[NodeName, int] | None = None
+        self._rooms: dict[Room, int] = {}
+        self._listed: list[Room] = []
+        #: numbers of claims, and by these the pods that each room serves
+        self._numbers: dict[Claims, int] = {}
+        self._served: list[_Ints] = []
+        #: by column: pods of this trial by the number of their claims
+        self._waiting: dict[int, dict[int, int]] = {}
+        self._beside: dict[tuple[int, int, _Waiting], int] = {}
+
+    # Facts
+
+    def change_kind(self, kind: KindId, is_: DeviceKind) -> list[NodeName]:
+        """Record what a kind is. Return the nodes that have such devices, if that is new."""
+        if self.kinds.get(kind) == is_:
+            return []
+        self.kinds[kind] = is_
+        self._forget()
+        return [name for name, each in self.devices.items() if any(k == kind for _, k in each.devices)]
+
+    def change(self, fact: DevicesChanged) -> bool:
+        """Record a node's devices. False if nothing changed."""
+        name = NodeName(fact.node)
+        if self.devices.get(name, DevicesChanged(name)) == fact:
+            return False
+        if fact.devices:
+            self.devices[name] = fact
+        else:
+            self.devices.pop(name, None)
+        self._reread(name)
+        return True
+
+    def described(self, node: NodeChanged) -> NodeChanged:
+        """A node with its devices by class among its capacity, in place of those that it had."""
+        counts = Counter[str]()
+        fact = self.devices.get(node.name)
+        for kind, number in Counter(kind for _, kind in fact.devices).items() if fact is not None else ():
+            for answer in self.kinds[kind].answers if kind in self.kinds else ():
+                if answer.startswith(DEVICE_CLASS):
+                    counts[answer] += number
+        others = [each for each in node.capacity if not each[0].startswith(DEVICE_CLASS)]
+        if not counts and len(others) == len(node.capacity):
+            return node
+        return replace(node, capacity=tuple(sorted((*others, *counts.items()))))
+
+    # Use
+
+    def use(self, node: NodeName, devices: Iterable[DeviceId], times: int) -> None:
+        """Let a pod or a place have these devices (`times` -1: no longer)."""
+        for device in devices:
+            self._users[device] += times
+            if not self._users[device]:
+                del self._users[device]
+        self._reread(node)
+
+    def wait(self, columns: int | _Columns, claims: Claims, times: int | npt.NDArray[np.int64]) -> None:
+        """Let pods wait for devices of these nodes (`times` below zero: no longer)."""
+        number = self._number(claims)
+        for column, pods in zip(np.atleast_1d(columns).tolist(), _each(columns, times), strict=True):
+            waiting = self._waiting.setdefault(column, {})
+            waiting[number] = waiting.get(number, 0) + pods
+            if not waiting[number]:
+                del waiting[number]
+                if not waiting:
+                    del self._waiting[column]
+
+    def named(self, column: int) -> dict[Claims, list[tuple[Allocation, ...]]] | None:
+        """The devices for each pod that waits at a node, by its claims; None: not found within the steps."""
+        name, pods = self.names[column], self._pods(column)
+        served = serve(self.room(name), self.kinds, pods, steps=_NAMING * STEPS)
+        if served.grants is None:
+            return None
+        free: dict[KindId, list[DeviceId]] = {}
+        for device, kind in self.devices[name].devices if name in self.devices else ():
+            if self._free(device, self.devices[name]):
+                free.setdefault(kind, []).append(device)
+        by_type = [sorted(each for kind in kinds for each in free.get(kind, ())) for kinds in served.types]
+        found: dict[Claims, list[tuple[Allocation, ...]]] = {}
+        grants = iter(served.grants)
+        for claims, count in pods:
+            for _ in range(count):
+                given: list[list[tuple[str, DeviceId]]] = [[] for _ in claims]
+                for claim, request, of, number in next(grants):
+                    mine, by_type[of] = by_type[of][:number], by_type[of][number:]
+                    given[claim] += [(request, device) for device in mine]
+                allocations = (Allocation(c.name, tuple(some)) for c, some in zip(claims, given, strict=True))
+                found.setdefault(claims, []).append(tuple(allocations))
+        return found
+
+    # Slots
+
+    def slots(self, claims: Claims, columns: _Columns | None = None) -> _Ints:
+        """How many more pods with these claims the devices of each node serve."""
+        number = self._number(claims)
+        self._settle()
+        rooms = self._room if columns is None else self._room[columns]
+        served = self._served[number]
+        if len(served) < len(self._rooms):
+            more = np.full(len(self._rooms) - len(served), _UNKNOWN, np.int32)
+            served = self._served[number] = np.concatenate((served, more))
+        slots: _Ints = served[rooms]
+        if (unknown := slots == _UNKNOWN).any():
+            for room in np.unique(rooms[unknown]).tolist():
+                served[room] = serve(self._listed[room], self.kinds, (), claims).further
+            slots = served[rooms]
+        if self._waiting:
+            at = {column: i for i, column in enumerate(columns.tolist())} if columns is not None else None
+            for column in self._waiting:
+                if at is None:
+                    slots[column] = self.slots_at(claims, column)
+                elif column in at:
+                    slots[at[column]] = self.slots_at(claims, column)
+        return slots
+
+    def slots_at(self, claims: Claims, column: int) -> int:
+        """As `slots`, for one node."""
+        waiting = self._waiting.get(column)
+        number = self._number(claims)
+        self._settle()
+        key = number, self._room.item(column), tuple(waiting.items()) if waiting else ()
+        if (known := self._beside.get(key)) is None:
+            if len(self._beside) >= _ANSWERS:
+                self._beside.clear()
+            known = self._beside[key] = self.beside(claims, column).further
+        return known
+
+    def beside(self, claims: Claims, column: int) -> Served:
+        """How many more pods with these claims a node serves, besides those that wait there."""
+        return serve(self.room(self.names[column]), self.kinds, self._pods(column), claims)
+
+    def _pods(self, column: int) -> list[tuple[Claims, int]]:
+        """The pods that wait at a node."""
+        if not (waiting := self._waiting.get(column)):
+            return []
+        lists = [*self._numbers]
+        return [(lists[number], count) for number, count in waiting.items()]
+
+    def _free(self, device: DeviceId, there: DevicesChanged) -> bool:
+        return self._users[device] <= 0 and device not in there.taken
+
+    def when_empty(self, claims: Claims, columns: _Columns) -> _Ints:
+        """How many pods with these claims each of these nodes serves if all its devices are free."""
+        known: dict[Room, int] = {}
+        found = np.zeros(len(columns), np.int32)
+        for i, column in enumerate(columns.tolist()):
+            room = self.room(self.names[column], empty=True)
+            if room not in known:
+                known[room] = serve(room, self.kinds, (), claims).further
+            found[i] = known[room]
+        return found
+
+    def room(self, name: NodeName, *, empty: bool = False) -> Room:
+        """What is free of a node's devices; `empty`: if nobody had one."""
+        if (fact := self.devices.get(name)) is None:
+            return _NONE
+        free, busy = Counter[KindId](), Counter[KindId]()
+        left = dict(fact.counters)
+        for device, kind in fact.devices:
+            if not (empty or self._free(device, fact)):
+                busy[kind] += 1
+                for counter, amount in self.kinds[kind].consumes if kind in self.kinds else ():
+                    if counter in left:
+                        left[counter] -= amount
+            else:
+                free[kind] += 1
+        kinds = tuple((kind, free[kind], busy[kind]) for kind in sorted(free.keys() | busy.keys()))
+        return Room(kinds, tuple((name, max(amount, 0)) for name, amount in left.items()))
+
+    def _settle(self) -> None:
+        """Find the room of each column, if the columns have moved."""
+        if self._made_for is not self.column:
+            if len(self._rooms) + len(self.names) > max(_ROOMS, 2 * len(self.names)):
+                self._forget()
+            self._made_for = self.column
+            self._room = np.full(len(self.names), self._of(_NONE), np.int32)
+            for name in self.devices.keys() & self.column.keys():
+                self._reread(name)
+
+    def _reread(self, name: NodeName) -> None:
+        """Find the room of a node again."""
+        column = self.column.get(name)
+        if column is None or self._made_for is not self.column:
+            return
+        if len(self._rooms) >= max(_ROOMS, 2 * len(self.names)):
+            self._forget()
+        else:
+            self._room[column] = self._of(self.room(name))
+
+    def _of(self, room: Room) -> int:
+        """The number of a room."""
+        if (number := self._rooms.get(room)) is None:
+            number = self._rooms[room] = len(self._listed)
+            self._listed.append(room)
+        return number
+
+    def _number(self, claims: Claims) -> int:
+        if (number := self._numbers.get(claims)) is None:
+            if len(self._numbers) >= _CLAIMS and not self._waiting:
+                self._forget()
+                self._numbers.clear()
+                self._served.clear()
+            number = self._numbers[claims] = len(self._numbers)
+            self._served.append(np.zeros(0, np.int32))
+        return number
+
+    def _forget(self) -> None:
+        """Drop what is only remembered."""
+        self._made_for = None
+        self._rooms.clear()
+        self._listed.clear()
+        self._beside.clear()
+        self._served = [np.zeros(0, np.int32) for _ in self._served]
+
+
+#: The room of a node without devices.
+_NONE: Final = Room(())
+
+
+def _each(columns: int | _Columns, times: int | npt.NDArray[np.int64]) -> list[int]:
+    if not isinstance(times, int):
+        found: list[int] = times.tolist()
+        return found
+    return [times] * (1 if isinstance(columns, int) else len(columns))
