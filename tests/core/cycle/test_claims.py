@@ -21,9 +21,9 @@ from muster.core.words.devices import (
     DevicesChanged,
     KindId,
 )
-from muster.core.words.events import GangRemoved, GangSubmitted, PodsBound, PodsEnded
-from muster.core.words.gang import Gang, GangId, NodeName, Place, PodSet, Shape
-from tests.core.words import amounts, assigns, gang, node, pod, shape
+from muster.core.words.events import Event, GangRemoved, GangSubmitted, PodsBound, PodsEnded
+from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodSet, Shape
+from tests.core.words import amounts, assigns, gang, node, pod, shape, waits
 
 GPU = "deviceclass/gpu"
 LARGE = "deviceclass/large"
@@ -49,7 +49,8 @@ def claiming(count: int = 1, of: str = GPU, *, same: bool = False) -> Shape:
 
 def cluster(*facts: DevicesChanged) -> Scheduler:
     made = Scheduler()
-    for each in (*KINDS, *(node(fact.node, gpu=0) for fact in facts), *facts):
+    told: list[Event] = [*KINDS, *(node(fact.node, gpu=0) for fact in facts), *facts]
+    for each in told:
         made.apply(each)
     return made
 
@@ -154,9 +155,9 @@ def test_a_gang_of_higher_priority_gets_the_devices_of_its_victims() -> None:
     for assign in submit(made, gang("low", count=4, of=of)):
         bind(made, assign, of)
     made.apply(GangSubmitted(gang("high", count=2, of=claiming(4, same=True), priority=1)))
-    evict, assign = [each for each in made.decide(1.0) if isinstance(each, Evict | Assign)]
-    assert isinstance(evict, Evict)
-    assert isinstance(assign, Assign)
+    decisions = made.decide(1.0)
+    assert any(isinstance(each, Evict) for each in decisions)
+    [assign] = assigns(decisions)
     assert had(assign) == sorted(f"{on}/{i}" for on in "ab" for i in range(4))
 
 
@@ -172,7 +173,8 @@ def test_an_answer_of_a_kind_changes_what_fits() -> None:
 
 def test_devices_may_be_known_before_their_node_and_go_with_it() -> None:
     made = Scheduler()
-    for each in (devices("a", 1), *KINDS, node("a", gpu=0)):
+    told: list[Event] = [devices("a", 1), *KINDS, node("a", gpu=0)]
+    for each in told:
         made.apply(each)
     assert made.world.nodes.facts[NodeName("a")].capacity[1:2] == ((GPU, 1),)
     made.apply(DevicesChanged("a"))
@@ -196,6 +198,38 @@ def test_a_saved_scheduler_knows_the_devices() -> None:
     for each in (made, again):
         [assign] = submit(each, gang("h", count=2, of=of), at=1.0)
         assert had(assign) == ["a/1", "a/2"]
+
+
+@pytest.mark.parametrize(
+    ("of", "code", "message"),
+    [
+        (
+            claiming(4, same=True),
+            Code.FRAGMENTED,
+            "4 devices of class gpu with equal clique free at once: the best node has 3",
+        ),
+        (
+            claiming(7),
+            Code.FRAGMENTED,
+            "no node has 7 devices of class gpu free at once: the best node has 6",
+        ),
+        (claiming(9), Code.NOTHING_MATCHES, "the largest matching node has 8"),
+        (
+            claiming(5, same=True),
+            Code.NOTHING_MATCHES,
+            "no matching node has 5 devices of class gpu with equal clique",
+        ),
+    ],
+)
+def test_why_a_gang_waits_for_devices(of: Shape, code: Code, message: str) -> None:
+    there = replace(devices("a", 4, 4), taken=(DeviceId("a/0"), DeviceId("a/7")))
+    made = cluster(there)
+    made.apply(GangSubmitted(gang("g", of=of)))
+    [wait] = waits(made.decide(0.0))
+    assert wait.explanation.code is code
+    assert message in wait.explanation.message
+    if code is Code.FRAGMENTED:
+        assert wait.explanation.pod_sets[0].limited_by == {"devices": 1}
 
 
 amount = st.integers(0, 4)
@@ -243,8 +277,8 @@ def test_no_device_is_had_twice_whatever_happens(nodes, asked, rng) -> None:  # 
                 if rng.random() < 0.7:
                     bind(made, each, wanted, named=rng.random() < 0.5)
     for name in shapes:
-        if rng.random() < 0.5 and (state := made.world.gangs.get(GangId(name))) is not None:
-            made.apply(PodsEnded(tuple(state.pods), 99.0))
+        if rng.random() < 0.5 and (left := made.world.gangs.get(GangId(name))) is not None:
+            made.apply(PodsEnded(tuple(left.pods), 99.0))
             made.apply(GangRemoved(GangId(name)))
             in_use = {device: by for device, by in in_use.items() if by != name}
     for fact in facts:

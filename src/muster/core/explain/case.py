@@ -147,6 +147,8 @@ class Case:
         if vector.share:
             devices, free = self.world.nodes.devices, self.world.nodes.free
             count(GPU_SHARE, devices.slots(vector.share, free(devices.row)) - more < 1)
+        if claims := vector.shape.claims:
+            count("devices", self.world.nodes.claims.slots(claims) - more < 1)
         for name, blocked in constraints:
             count(name, blocked)
         return limits

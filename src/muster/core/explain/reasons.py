@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand, Part, Rules
+from muster.core.explain import devices
 from muster.core.explain.case import BLOCKERS, Case
 from muster.core.placement import Infeasible, Reason
 from muster.core.placement.subgroups import pieces
@@ -86,6 +87,10 @@ def _too_large(case: Case, part: Part) -> str:
         if largest < asked:
             has = f"the largest matching node has {bare(resource, largest)}"
             return f"a pod asks {show(resource, asked)}; {has}{_hint(case, resource)}"
+    if part.shape.claims:
+        return (
+            f"no matching node has {devices.asked(part.shape.claims)}, even if all of its devices were free"
+        )
     together = " and ".join(show(resource, asked) for resource, _, asked in pod if resource != PODS)
     return f"no matching node has {together} together"
 
@@ -334,6 +339,8 @@ def fragmented(case: Case) -> Explanation:
         but = f"only {nodes_(holding)} {'has' if holding == 1 else 'have'} {pieces} free at once"
     else:
         but = f"in pieces that take only {short.fits} of {short.wanted} pods"
+    if "devices" in short.limited_by and not holding:
+        but = devices.found(case, part)
     if case.answer is not None and len({part.shape for part in demand.parts}) > 1:
         but += _certainty(case.answer)  # for one shape greedy placement is exact
     usable = case.usable(resource)

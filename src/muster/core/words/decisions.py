@@ -12,8 +12,8 @@ class PodSetExplanation:
     """How far one pod set gets: of `wanted` more pods, `fits` could start now.
 
     `limited_by` counts nodes by what keeps the next pod off them: a resource's name, `selector`,
-    `affinity`, `volume`, `features`, `taint`, `cordon`, `notReady`, `avoided`, `ports`, `podAffinity`,
-    `podAntiAffinity`, `spread`, `topology` or `quota`.
+    `affinity`, `volume`, `features`, `taint`, `cordon`, `notReady`, `avoided`, `devices`, `ports`,
+    `podAffinity`, `podAntiAffinity`, `spread`, `topology` or `quota`.
     """
 
     name: str

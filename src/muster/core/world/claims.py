@@ -15,6 +15,7 @@ decided once.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -42,6 +43,7 @@ _ROOMS: Final = 20_000
 _CLAIMS: Final = 2_000
 #: Answers about rooms in which pods wait.
 _ANSWERS: Final = 50_000
+_NAMED: Final = 2_000
 #: So many times the steps to name devices that are known to suffice.
 _NAMING: Final = 16
 #: A room whose answer is not known.
@@ -53,7 +55,9 @@ class NodeClaims:
         self.kinds: dict[KindId, DeviceKind] = {}
         self.devices: dict[NodeName, DevicesChanged] = {}
         #: how many pods and promised places have each device
-        self._users: Counter[DeviceId] = Counter()
+        self._users: dict[DeviceId, int] = {}
+        #: by node, how many devices of each kind it has, sorted
+        self._totals: dict[NodeName, tuple[tuple[KindId, int], ...]] = {}
         #: the columns; `Nodes` replaces both when they move
         self.names: Sequence[NodeName] = ()
         self.column: Mapping[NodeName, int] = {}
@@ -65,8 +69,12 @@ class NodeClaims:
         #: numbers of claims, and by these the pods that each room serves
         self._numbers: dict[Claims, int] = {}
         self._served: list[_Ints] = []
+        #: which of these might be more, but for the steps
+        self._open: set[tuple[int, int]] = set()
         #: by column: pods of this trial by the number of their claims
         self._waiting: dict[int, dict[int, int]] = {}
+        #: how the pods that wait in a room are served
+        self._named: dict[tuple[int, _Waiting], Served] = {}
         self._beside: dict[tuple[int, int, _Waiting], int] = {}
 
     # Facts
@@ -86,16 +94,17 @@ class NodeClaims:
             return False
         if fact.devices:
             self.devices[name] = fact
+            self._totals[name] = tuple(sorted(Counter(kind for _, kind in fact.devices).items()))
         else:
             self.devices.pop(name, None)
+            self._totals.pop(name, None)
         self._reread(name)
         return True
 
     def described(self, node: NodeChanged) -> NodeChanged:
         """A node with its devices by class among its capacity, in place of those that it had."""
         counts = Counter[str]()
-        fact = self.devices.get(node.name)
-        for kind, number in Counter(kind for _, kind in fact.devices).items() if fact is not None else ():
+        for kind, number in self._totals.get(node.name, ()):
             for answer in self.kinds[kind].answers if kind in self.kinds else ():
                 if answer.startswith(DEVICE_CLASS):
                     counts[answer] += number
@@ -109,15 +118,16 @@ class NodeClaims:
     def use(self, node: NodeName, devices: Iterable[DeviceId], times: int) -> None:
         """Let a pod or a place have these devices (`times` -1: no longer)."""
         for device in devices:
-            self._users[device] += times
-            if not self._users[device]:
+            if number := self._users.get(device, 0) + times:
+                self._users[device] = number
+            else:
                 del self._users[device]
         self._reread(node)
 
     def wait(self, columns: int | _Columns, claims: Claims, times: int | npt.NDArray[np.int64]) -> None:
         """Let pods wait for devices of these nodes (`times` below zero: no longer)."""
         number = self._number(claims)
-        for column, pods in zip(np.atleast_1d(columns).tolist(), _each(columns, times), strict=True):
+        for column, pods in _each(columns, times):
             waiting = self._waiting.setdefault(column, {})
             waiting[number] = waiting.get(number, 0) + pods
             if not waiting[number]:
@@ -128,12 +138,18 @@ class NodeClaims:
     def named(self, column: int) -> dict[Claims, list[tuple[Allocation, ...]]] | None:
         """The devices for each pod that waits at a node, by its claims; None: not found within the steps."""
         name, pods = self.names[column], self._pods(column)
-        served = serve(self.room(name), self.kinds, pods, steps=_NAMING * STEPS)
+        self._settle()
+        key = self._room.item(column), tuple(self._waiting.get(column, {}).items())
+        if (served := self._named.get(key)) is None:
+            if len(self._named) >= _NAMED:
+                self._named.clear()
+            room = self._listed[key[0]]
+            served = self._named[key] = serve(room, self.kinds, pods, steps=_NAMING * STEPS)
         if served.grants is None:
             return None
         free: dict[KindId, list[DeviceId]] = {}
         for device, kind in self.devices[name].devices if name in self.devices else ():
-            if self._free(device, self.devices[name]):
+            if self._users.get(device, 0) <= 0 and device not in self.devices[name].taken:
                 free.setdefault(kind, []).append(device)
         by_type = [sorted(each for kind in kinds for each in free.get(kind, ())) for kinds in served.types]
         found: dict[Claims, list[tuple[Allocation, ...]]] = {}
@@ -162,7 +178,10 @@ class NodeClaims:
         slots: _Ints = served[rooms]
         if (unknown := slots == _UNKNOWN).any():
             for room in np.unique(rooms[unknown]).tolist():
-                served[room] = serve(self._listed[room], self.kinds, (), claims).further
+                answer = serve(self._listed[room], self.kinds, (), claims)
+                served[room] = answer.further
+                if answer.open:
+                    self._open.add((number, room))
             slots = served[rooms]
         if self._waiting:
             at = {column: i for i, column in enumerate(columns.tolist())} if columns is not None else None
@@ -185,6 +204,12 @@ class NodeClaims:
             known = self._beside[key] = self.beside(claims, column).further
         return known
 
+    def undecided(self, claims: Claims) -> bool:
+        """Whether some node might serve more pods with these claims than is known within the steps."""
+        self.slots(claims)
+        rooms = set(self._room.tolist()) if self._open else ()
+        return any((self._number(claims), room) in self._open for room in rooms)
+
     def beside(self, claims: Claims, column: int) -> Served:
         """How many more pods with these claims a node serves, besides those that wait there."""
         return serve(self.room(self.names[column]), self.kinds, self._pods(column), claims)
@@ -196,17 +221,18 @@ class NodeClaims:
         lists = [*self._numbers]
         return [(lists[number], count) for number, count in waiting.items()]
 
-    def _free(self, device: DeviceId, there: DevicesChanged) -> bool:
-        return self._users[device] <= 0 and device not in there.taken
-
     def when_empty(self, claims: Claims, columns: _Columns) -> _Ints:
-        """How many pods with these claims each of these nodes serves if all its devices are free."""
+        """How many pods with these claims each of these nodes serves if all its devices are free.
+
+        One, too, if that is not known within the steps.
+        """
         known: dict[Room, int] = {}
         found = np.zeros(len(columns), np.int32)
         for i, column in enumerate(columns.tolist()):
             room = self.room(self.names[column], empty=True)
             if room not in known:
-                known[room] = serve(room, self.kinds, (), claims).further
+                served = serve(room, self.kinds, (), claims)
+                known[room] = max(served.further, int(served.open))
             found[i] = known[room]
         return found
 
@@ -214,17 +240,18 @@ class NodeClaims:
         """What is free of a node's devices; `empty`: if nobody had one."""
         if (fact := self.devices.get(name)) is None:
             return _NONE
-        free, busy = Counter[KindId](), Counter[KindId]()
+        busy, users, taken = dict[KindId, int](), self._users, fact.taken
         left = dict(fact.counters)
         for device, kind in fact.devices:
-            if not (empty or self._free(device, fact)):
-                busy[kind] += 1
-                for counter, amount in self.kinds[kind].consumes if kind in self.kinds else ():
-                    if counter in left:
-                        left[counter] -= amount
-            else:
-                free[kind] += 1
-        kinds = tuple((kind, free[kind], busy[kind]) for kind in sorted(free.keys() | busy.keys()))
+            if empty or not (users.get(device, 0) > 0 or device in taken):
+                continue
+            busy[kind] = busy.get(kind, 0) + 1
+            for counter, amount in self.kinds[kind].consumes if left and kind in self.kinds else ():
+                if counter in left:
+                    left[counter] -= amount
+        kinds = tuple(
+            [(kind, total - busy.get(kind, 0), busy.get(kind, 0)) for kind, total in self._totals[name]]
+        )
         return Room(kinds, tuple((name, max(amount, 0)) for name, amount in left.items()))
 
     def _settle(self) -> None:
@@ -270,6 +297,8 @@ class NodeClaims:
         self._rooms.clear()
         self._listed.clear()
         self._beside.clear()
+        self._named.clear()
+        self._open.clear()
         self._served = [np.zeros(0, np.int32) for _ in self._served]
 
 
@@ -277,8 +306,9 @@ class NodeClaims:
 _NONE: Final = Room(())
 
 
-def _each(columns: int | _Columns, times: int | npt.NDArray[np.int64]) -> list[int]:
-    if not isinstance(times, int):
-        found: list[int] = times.tolist()
-        return found
-    return [times] * (1 if isinstance(columns, int) else len(columns))
+def _each(columns: int | _Columns, times: int | npt.NDArray[np.int64]) -> Iterable[tuple[int, int]]:
+    """Each column with its number of pods."""
+    if isinstance(columns, int):
+        return ((columns, times if isinstance(times, int) else times.item()),)
+    many = repeat(times) if isinstance(times, int) else times.tolist()
+    return zip(columns.tolist(), many, strict=False)
