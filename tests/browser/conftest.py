@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,26 +108,34 @@ def muster(home: Path, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """The state directory of a cluster that runs, and the address of its dashboard, with the token."""
-    home = tmp_path_factory.mktemp("browser") / "home"
-    muster(home, "up", "--detach", "--nodes", NODES)
+@contextmanager
+def dashboard(home: Path, *options: str) -> Iterator[str]:
+    """The first line that `muster dashboard` prints; it runs while the context lasts."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "muster", "dashboard"],
+        [sys.executable, "-m", "muster", "dashboard", *options],
         env={**os.environ, "MUSTER_HOME": str(home)},
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        found = re.search(r"http://\S+", said)
-        assert found is not None, said
-        yield home, found[0]
+        yield process.stdout.readline()
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """The state directory of a cluster that runs, and the address of its dashboard, with the token."""
+    home = tmp_path_factory.mktemp("browser") / "home"
+    muster(home, "up", "--detach", "--nodes", NODES)
+    try:
+        with dashboard(home) as said:
+            found = re.search(r"http://\S+", said)
+            assert found is not None, said
+            yield home, found[0]
+    finally:
         muster(home, "down")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Site
+from tests.browser.conftest import Site, dashboard
 from tests.patience import PATIENCE
 
 AXE = Path(__file__).parent / "axe/axe-core-4.14.1.min.js"
@@ -149,6 +149,24 @@ def test_a_browser_without_access_sees_nothing(site: Site) -> None:
         page = site.page(address, access=False)
         assert page.locator("h1").inner_text() == "No access"
         assert "shown" not in page.content()
+
+
+def test_users_of_a_cluster_sign_in(site: Site) -> None:
+    """Whose a token is, only a real API server says (tests/cluster/test_dashboard.py)."""
+    kubeconfig = ("--kubeconfig", str(site.home / "kubeconfig"))
+    with dashboard(site.home, "--listen", "127.0.0.1:0", *kubeconfig) as said:
+        address = f"http://localhost:{said.split()[-1]}"
+        page = site.page("/", access=False, viewport={"width": 360, "height": 740})
+        answer = page.goto(f"{address}/jobs")
+        assert answer is not None
+        assert answer.status == 401
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert violations(page) == []
+        page.get_by_label("token").fill("not a token")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_contain_text("The cluster does not accept this token")
+        assert "not a token" not in page.content()
+    site.faults[:] = [each for each in site.faults if address not in each]
 
 
 def test_another_name_for_this_machine_sees_nothing(site: Site) -> None:

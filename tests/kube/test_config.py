@@ -83,6 +83,8 @@ def test_a_client_certificate(write: Write, home: Path) -> None:
     connection = config.load(write(user))
     assert connection.headers() == {}
     assert connection.tls is not None
+    assert connection.certified
+    assert not config.load(write({"token": "t"})).certified
 
 
 def test_verification_is_off_only_where_the_file_says_so(write: Write) -> None:

@@ -879,6 +879,7 @@ FAULTS: Final = (
         "dashboard/sight.py",
         "dashboard/test_sight",
         ("jobs of other namespaces on a page", "if view.namespace in self._own]", "]"),
+        ("names of others in front of a queue", "self._names.gangs(view.front, self._own)", "view.front"),
     ),
     *_faults(
         "viewers",

@@ -63,6 +63,7 @@ def command(
 
     if host and not listen:
         raise Failure("--host is for --listen", BAD_INPUT)
+    at = _address(listen) if listen else None
     # without a file, the service account of the pod
     target = Target(kubeconfig or "", context) if listen else Target(kubeconfig, context)
     if listen and target.connection.certified:
@@ -70,7 +71,7 @@ def command(
         raise Failure(f"{text}not with a client certificate", BAD_INPUT)
     with attached(target) as endpoint:
         try:
-            asyncio.run(_serve(target, endpoint, port, read_only=read_only, listen=listen, hosts=host or ()))
+            asyncio.run(_serve(target, endpoint, port, read_only=read_only, listen=at, hosts=host or ()))
         except PortTaken as error:
             raise Failure(f"{error}; choose another with --port", BAD_INPUT) from None
 
@@ -86,7 +87,7 @@ async def _serve(
     port: int,
     *,
     read_only: bool,
-    listen: str,
+    listen: tuple[str, int] | None,
     hosts: Sequence[str],
 ) -> None:
     """Serves the pages until it is interrupted."""
@@ -108,6 +109,7 @@ async def _serve(
     from muster.kube.clock import first
 
     kept = archive(target)
+    #: the latest, by the viewer's token and the job
     known: dict[tuple[str, str], tuple[float, Sequence[Line]]] = {}
 
     async with acting(target, endpoint) as client:
@@ -118,15 +120,17 @@ async def _serve(
                 record = await asyncio.to_thread(runs.of_view, target, view)
                 return await gathered(read_archive(kept, record.runs[-PODS:], how), most)
             key, now = (viewer.token, view.resource.metadata.uid), time.monotonic()
-            if key not in known or now - known[key][0] > FRESH:  # each is a request to a kubelet
-                known.clear()
+            at, lines = known.get(key, (0.0, ()))
+            if now - at > FRESH:  # each is a request to a kubelet
                 first = view.verdict.first.uid if view.verdict is not None else ""
                 some = sorted(view.pods, key=lambda pod: (pod.metadata.uid != first, pods.pod_order(pod)))[
                     :FEW
                 ]
                 async with _as(viewer, target, client) as reader:
-                    known[key] = now, await gathered(read(reader, some, how), most)
-            return known[key][1]
+                    lines = await gathered(read(reader, some, how), most)
+                known.clear()
+                known[key] = now, lines
+            return lines
 
         cluster = Cluster(client, target.schedulers)
         sources = Sources(
@@ -141,8 +145,7 @@ async def _serve(
             asyncio.get_running_loop().add_signal_handler(end, stopped.set)
         if listen:
             gate = SignIn(Reviews(client), pages, hosts, cluster.missing)
-            address, number = _address(listen)
-            async with serving(lambda _: application(cluster, pages, gate), number, address) as number:
+            async with serving(lambda _: application(cluster, pages, gate), listen[1], listen[0]) as number:
                 say(f"the dashboard listens at port {number}", flush=True)
                 await first(cluster.run(), stopped.wait())
             return
@@ -163,7 +166,7 @@ async def _serve(
 def _address(listen: str) -> tuple[str, int]:
     """The host and the port of HOST:PORT; no host: all addresses."""
     host, _, port = listen.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) < 65_536):
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65_536):
         raise Failure(f"--listen {listen}: write HOST:PORT, such as :8081", BAD_INPUT)
     return host.strip("[]"), int(port)
 
