@@ -3,9 +3,13 @@
 import asyncio
 import copy
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,7 +18,15 @@ import pytest
 from muster.api import rules
 from muster.api.base import Kind, Object
 from muster.api.core_v1 import PodStatus
-from muster.api.kinds import EVENT, POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from muster.api.kinds import (
+    DEVICE_CLASS,
+    EVENT,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+)
 from muster.api.pod_claims import DELETE_PROTECTION
 from muster.api.resource_v1 import ResourceClaim
 from muster.controllers.resource_claims import FAILED, Needs, make
@@ -23,7 +35,7 @@ from muster.kube import config
 from muster.kube.errors import Invalid, NotFound
 from muster.kube.http import HttpClient
 from tests.api.rules.devices import CASES, CLASS, DRIVER, Case
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.control_plane import ControlPlane, start_scheduler
 from tests.patience import CLUSTER
 
 T = TypeVar("T")
@@ -116,6 +128,59 @@ async def test_claims_are_freed_as_by_ours(client: HttpClient) -> None:
         await clear(client)
 
 
+@pytest.fixture
+def devices(plane: ControlPlane, tmp_path: Path) -> Iterator[None]:
+    """A simulated node with devices in two cliques, and the default scheduler."""
+    spec = f"1 x name=devices,cpu=8,memory=8Gi,device:{DRIVER}=8,device:{DRIVER}/clique=a|b"
+    command = [sys.executable, "-m", "muster", "fake-nodes", spec, "--kubeconfig", str(plane.kubeconfig)]
+    start_scheduler(plane)
+    with (tmp_path / "nodes.log").open("wb") as log:
+        nodes = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield
+    finally:
+        nodes.send_signal(signal.SIGTERM)
+        nodes.wait(CLUSTER)
+        plane.kill("kube-scheduler")
+
+
+@pytest.mark.usefixtures("devices")
+async def test_kube_scheduler_gives_out_the_devices_of_simulated_nodes(client: HttpClient) -> None:
+    """Slices and classes are as a driver's; pods run once their claims are allocated and reserved."""
+    asked = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "count": 3}}
+    clique = {"matchAttribute": f"{DRIVER}/clique"}
+    template = {"spec": {"devices": {"requests": [asked], "constraints": [clique]}}}
+    await client.create(RESOURCE_CLAIM_TEMPLATE, "default", {"metadata": {"name": "gpus"}, "spec": template})
+    for name in ("one", "two", "three"):
+        pod = claimant(name, "gpu", resourceClaimTemplateName="gpus")
+        pod["spec"]["schedulerName"] = "default-scheduler"
+        await client.create(POD, "default", pod)
+
+    async def running() -> int:
+        return sum(pod.status.phase == "Running" for pod in (await client.list(POD, "default")).items)
+
+    async def two() -> bool:
+        return await running() == 2
+
+    async def slices_gone() -> bool:
+        return not (await client.list(RESOURCE_SLICE)).items
+
+    try:
+        await within(two)
+        held = [each.status.allocation for each in (await client.list(RESOURCE_CLAIM, "default")).items]
+        found = [[each.device for each in one.devices.results] for one in held if one is not None]
+        cliques = [{int(name.removeprefix("gpu-")) // 4 for name in each} for each in found]
+        assert sorted(map(sorted, cliques)) == [[0], [1]]
+        assert await running() == 2
+    finally:
+        await clear(client)
+        await client.delete(NODE, "", "devices-0")
+        await client.delete(DEVICE_CLASS, "", DRIVER)
+    await within(slices_gone)
+
+
 def claimant(name: str, claim: str, **source: str) -> Object:
     """A pod that waits for a node for ever."""
     container = {"name": "c", "image": "none", "resources": {"claims": [{"name": claim}]}}
@@ -162,6 +227,9 @@ async def clear(client: HttpClient) -> None:
     for kind in made:
         for each in (await client.list(kind, "default")).items:
             with suppress(NotFound):
+                if each.metadata.finalizers:
+                    none = {"metadata": {"finalizers": None}}
+                    await client.patch(kind, "default", each.metadata.name, none)
                 await client.delete(kind, "default", each.metadata.name, grace_period=0)
 
 

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from muster.api import rules
 from muster.api.base import Object
 from muster.api.kinds import RESOURCE_CLAIM
-from muster.embedded.devicespec import DeviceSpec
+from muster.api.resource_v1 import Device
+from muster.embedded.devicespec import DeviceSpec, slices
+from muster.translate.devices import selectors
 from tests.upstream.allocator import NODE, Allocator, Refused, claim, running
 from tests.upstream.modules import ALLOCATOR
 
@@ -121,6 +124,76 @@ def test_devices_in_use_are_not_allocated(allocator: Allocator) -> None:
 def test_an_expression_that_is_wrong_is_refused(allocator: Allocator, expression: str) -> None:
     with pytest.raises(Refused):
         allocator.ask([gpus()], [asks(request(selectors=cel(expression)))])
+
+
+EXPRESSIONS: Final = (
+    "true",
+    "false",
+    'device.driver == "gpu.example.com"',
+    'device.driver.startsWith("gpu.")',
+    'device.driver.matches("^gpu[.]example")',
+    'device.attributes["gpu.example.com"].model == "A100"',
+    'device.attributes["gpu.example.com"].model != "A100"',
+    'device.attributes["gpu.example.com"].model in ["H100", "A100"]',
+    'device.attributes["gpu.example.com"].model.lowerAscii() == "a100"',
+    'device.attributes["gpu.example.com"].ecc',
+    '!device.attributes["gpu.example.com"].ecc',
+    'device.attributes["gpu.example.com"].cores > 50 && device.attributes["gpu.example.com"].cores % 2 == 0',
+    'device.attributes["gpu.example.com"].cores > 500',
+    'device.attributes["gpu.example.com"].missing == 1',
+    'has(device.attributes["gpu.example.com"].missing)',
+    'has(device.attributes["gpu.example.com"].model)',
+    'device.attributes["other.example.com"].model == "A100"',
+    '"other.example.com" in device.attributes',
+    '"gpu.example.com" in device.attributes',
+    'device.attributes["pci.example.com"].root == "0000:1"',
+    'device.attributes["gpu.example.com"].firmware.isGreaterThan(semver("1.2.0"))',
+    'device.attributes["gpu.example.com"].firmware.isLessThan(semver("1.2.0"))',
+    'device.attributes["gpu.example.com"].firmware.compareTo(semver("1.2.3-rc.1")) == 1',
+    'device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("40Gi"))',
+    'device.capacity["gpu.example.com"].memory.compareTo(quantity("80Gi")) == 0',
+    'device.capacity["gpu.example.com"].memory == quantity("80Gi")',
+    'device.capacity["gpu.example.com"].memory.asInteger() > 1000',
+    'device.capacity["gpu.example.com"].memory.sub(quantity("1Gi")).isLessThan(quantity("80Gi"))',
+    "device.allowMultipleAllocations",
+    "!device.allowMultipleAllocations",
+    "1 == 1 ? true : false",
+    '["a", "b"].exists(x, x == "b")',
+    '["a", "b"].all(x, x in device.attributes)',
+    'device.attributes["gpu.example.com"].?missing.orValue(5) == 5',
+    'cel.bind(g, device.attributes["gpu.example.com"], g.model == "A100" && g.cores == 108)',
+    'isSemver("1.2.3") && isQuantity("5Gi") && !isSemver("one")',
+    'size(device.attributes["gpu.example.com"].model) == 4',
+    "device.attributes.size() > 0",
+    'device.attributes[?"other.example.com"].?x.orValue("none") == "none"',
+    'device.attributes[?"other.example.com"].hasValue()',
+)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_our_expressions_select_what_its_expressions_select(allocator: Allocator, expression: str) -> None:
+    """One device is asked for. What fails for a device aborts its search, and selects nothing here."""
+    pytest.importorskip("cel_expr_python")
+    spec = DeviceSpec(
+        DRIVER,
+        1,
+        DRIVER,
+        attributes={
+            "model": [{"string": "A100"}],
+            "cores": [{"int": 108}],
+            "ecc": [{"bool": True}],
+            "firmware": [{"version": "1.2.3"}],
+            "pci.example.com/root": [{"string": "0000:1"}],
+        },
+        capacity={"memory": "80Gi"},
+    )
+    [published] = slices(NODE, [spec])
+    device = msgspec.convert(published["spec"]["devices"][0], Device)
+    try:
+        theirs = allocator.ask([spec], [asks(request(selectors=cel(expression)))]) is not None
+    except Refused:
+        theirs = False
+    assert selectors.Expressions().holds(expression, selectors.facts(DRIVER, device)) is theirs
 
 
 @given(

@@ -48,6 +48,7 @@ def by() -> Expressions:
         f'"index" in {OF} && !("more" in {OF})',
         f"has({OF}.index) && !has({OF}.more)",
         '!("x" in device.attributes["other.example.com"])',
+        '!("other.example.com" in device.attributes)',
         f"{OF}.?more.orValue(7) == 7",
         f'{HAS}.memory.compareTo(quantity("40Gi")) == 0',
         f'{HAS}.memory.isGreaterThan(quantity("39.5Gi")) && {HAS}.memory.isLessThan(quantity("41Gi"))',

@@ -84,6 +84,8 @@ _USUAL: Final = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+#: An index: `["gpu.example.com"]`, `[?"gpu.example.com"]`.
+_INDEX: Final = re.compile(r"""\[\s*\??\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*\]""", re.DOTALL)
 _TEXTS: Final = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 
 
@@ -158,8 +160,8 @@ class Expressions:
 
 
 def _device(of: Facts, expression: str) -> dict[str, object]:
-    """Returns the variable `device`. A domain that is asked for and not there is empty, as in Kubernetes."""
-    asked: dict[str, dict[str, Value]] = {text[1:-1]: {} for text in _TEXTS.findall(expression)}
+    """Returns the variable `device`. A domain that is indexed and not there is empty, as in Kubernetes."""
+    asked: dict[str, dict[str, Value]] = {text[1:-1]: {} for text in _INDEX.findall(expression)}
     return {
         "driver": of.driver,
         "attributes": asked | of.attributes,
