@@ -1,6 +1,7 @@
 """The pages of a cluster that runs: what they say, that they follow it, and who may change a job on them."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -237,7 +238,15 @@ async def test_text_of_the_cluster_is_text(browser: Browser) -> None:
     status = {"phase": "Pending", "conditions": [said]}
     browser.of.registry.update(kinds.POD, "default", "p", {**pod, "status": status}, subresource="status")
     await browser.of.until(lambda: browser.says("/jobs/default/p", r"\u202e", "&lt;script&gt;alert"))
-    for path in ("/", "/jobs", "/jobs/default/p", "/queues", "/nodes", "/jobs?q=%3Cscript%3Ealert"):
+    for path in (
+        "/",
+        "/jobs",
+        "/jobs/default/p",
+        "/queues",
+        "/nodes",
+        "/calendar",
+        "/jobs?q=%3Cscript%3Ealert",
+    ):
         text = (await browser.get(path)).text
         assert "<script>alert" not in text
         assert "\u202e" not in text
@@ -420,3 +429,66 @@ def test_pages_load_nothing_from_elsewhere_and_have_no_script_or_style_of_their_
         assert "https://" not in text
         assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:|\|\s*safe", text), file
         assert all("src=" in script for script in re.findall(r"<script[^>]*>", text))
+
+
+async def test_the_calendar_says_when_jobs_end_and_start(browser: Browser) -> None:
+    browser.of.node("a")
+    first = job("first", 3)
+    first["spec"]["activeDeadlineSeconds"] = 3600
+    browser.of.create(kinds.JOB, first)
+    async with scheduler(browser.of):
+        await browser.of.until(lambda: browser.says("/", "first"))
+        browser.of.create(kinds.JOB, job("second", 2))
+        await browser.of.until(lambda: browser.says("/calendar", "reserved", "1 node is kept for it"))
+    assert await browser.says("/calendar", "runs for", "waits for", "second")
+    assert await browser.says("/evictions", "No job that exists has been evicted.")
+
+
+PROPOSED = "{kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: []}}"
+
+
+async def proposed(browser: Browser, text: str, **headers: str) -> Answered:
+    [form] = re.findall(r'name="form" value="([^"]*)"', (await browser.get("/plan")).text)
+    return await browser.send("/plan", urlencode({"form": form, "objects": text}), **headers)
+
+
+async def test_a_plan_says_what_would_happen_and_changes_nothing(browser: Browser) -> None:
+    browser.of.node("a")
+    await browser.of.until(lambda: browser.says("/nodes", "<b>a</b>"))
+    before = browser.of.store.revision
+    fits = json.dumps({"apiVersion": "batch/v1", "kind": "Job", **job("fits", 3)})
+    found = await proposed(browser, fits)
+    assert found.status == 200
+    assert "default/fits" in found.text
+    assert "<td>place</td>" in found.text
+    assert "a ×3" in found.text
+    assert "\\r" not in (await proposed(browser, fits.replace(", ", ",\r\n"))).text
+    large = await proposed(browser, fits.replace(": 3", ": 5"))
+    assert "<td>wait</td>" in large.text
+    assert browser.of.store.revision == before
+    assert "default/fits" not in (await browser.get("/jobs")).text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the text: is empty"),
+        ("a: [", "is not YAML"),
+        ("{kind: ConfigMap, apiVersion: v1, metadata: {name: x}}", "nothing to plan"),
+        ("a: &a [x]\nb: [*a, *a]\nkind: 7", "the text"),
+        (HOSTILE, "the text"),
+        ("[" * 5_000, "the text"),
+    ],
+)
+async def test_what_cannot_be_planned_is_said(browser: Browser, text: str, said: str) -> None:
+    found = await proposed(browser, text)
+    assert found.status == 200
+    assert said in found.text
+    assert "<script>alert" not in found.text
+    assert "\x1b" not in found.text
+
+
+async def test_a_plan_is_asked_for_by_a_page_of_this_browser(browser: Browser) -> None:
+    assert (await proposed(browser, PROPOSED, origin="http://evil.example")).status in (403, 421)
+    assert (await browser.send("/plan", urlencode({"objects": PROPOSED}))).status == 403
+    assert (await browser.send("/plan", b"objects=" + b"x" * (1 << 20))).status == 400

@@ -130,7 +130,7 @@ async def test_each_viewer_sees_the_jobs_of_its_namespaces(site: Site) -> None:
         await two(site)
         await site.of.until(lambda: site.says("/", "root", "job-of-red", "InsufficientCapacity"))
     for viewer, sees, hides in (("red", "red", "blue"), ("blue", "blue", "red")):
-        for path in ("/", "/jobs", "/nodes", "/queues", f"/jobs?q={hides}"):
+        for path in ("/", "/jobs", "/nodes", "/queues", "/calendar", "/evictions", f"/jobs?q={hides}"):
             text = (await site.get(path, viewer)).text
             assert f"job-of-{hides}" not in text, path
             assert f"/jobs/{hides}" not in text, path
@@ -145,6 +145,12 @@ async def test_each_viewer_sees_the_jobs_of_its_namespaces(site: Site) -> None:
     for viewer in ("nobody", "pods-only"):
         for path in ("/", "/jobs", "/nodes", "/queues"):
             assert "job-of" not in (await site.get(path, viewer)).text
+
+
+async def test_only_who_sees_everything_may_plan(site: Site) -> None:
+    assert (await site.get("/plan", "root")).status == 200
+    for viewer in ("red", "blue", "pods-only"):
+        assert (await site.get("/plan", viewer)).status == 403
 
 
 async def test_what_others_use_is_not_free(site: Site) -> None:

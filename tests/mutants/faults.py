@@ -2331,4 +2331,20 @@ FAULTS: Final = (
         "core, mirror = self._core, self._mirror",
         ("tests/dashboard/test_live.py",),
     ),
+    Fault(
+        "a calendar shows when other namespaces' gangs end",
+        "pages",
+        "dashboard/sight.py",
+        "if record[0] in self._own}",
+        "if record}",
+        ("tests/dashboard/test_sight.py",),
+    ),
+    Fault(
+        "a viewer of one namespace may plan on the whole cluster",
+        "pages",
+        "dashboard/pages.py",
+        '        if not moment.sight.whole:\n            raise HiddenPage("plan")\n        shown',
+        "        shown",
+        ("tests/dashboard/test_sight.py",),
+    ),
 )

@@ -8,6 +8,7 @@
     sight.py      a moment of the cluster as such a user sees it
     changes.py    what can be done with a job
     pages.py      an address → a page
+    overview.py, calendar.py, plans.py    what some of the pages show
     drawing.py    positions of what is drawn: bars, timelines, nodes
     server.py     the ASGI application, and the server that runs it
 

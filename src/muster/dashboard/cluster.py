@@ -15,7 +15,7 @@ from typing import Final
 from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.fields import UNREADABLE
-from muster.app.snapshot import Settings, scheduler_settings
+from muster.app.snapshot import Settings, Snapshot, scheduler_settings
 from muster.app.views.job import JobView
 from muster.app.views.live import OF_JOBS
 from muster.app.views.nodes import NodeView
@@ -26,6 +26,7 @@ from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED
+from muster.workloads.snapshot import Objects
 
 #: How many times a second viewers are told of changes at most.
 RATE: Final = 2
@@ -75,6 +76,14 @@ class Moment:
     def on(self, node: str) -> list[tuple[Pod, JobView | None]]:
         """The pods that take room on a node, and their jobs."""
         return self.live.on(node)
+
+    def text(self, text: str) -> str:
+        """A text as it may be shown."""
+        return text
+
+    def ends(self) -> dict[tuple[str, str], float]:
+        """When running gangs end, by namespace and name of their records, as far as that is known."""
+        return self.live.ends()
 
     def job(self, namespace: str, name: str) -> JobView | None:
         """The newest job of that name; None if there is none."""
@@ -163,6 +172,20 @@ class Cluster:
                 self._changed.set()
         finally:
             self._deciding = None
+
+    async def snapshot(self, moment: Moment) -> Snapshot:
+        """What answers questions about objects that do not exist. It reads the whole cluster anew."""
+        there = [(kind, [*self._informers[kind].items.values()]) for kind in WATCHED]
+
+        def made() -> Snapshot:
+            found = Objects()
+            for kind, items in there:
+                for each in items:
+                    found.add(kind, each)
+            live = moment.live
+            return Snapshot(found, live.schedulers, now=time.time(), settings=live.settings)
+
+        return await asyncio.to_thread(made)
 
     async def _follow_settings(self, now: float) -> None:
         """Reads the scheduler's settings. If they are others, everything is read by them again."""

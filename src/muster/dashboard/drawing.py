@@ -88,7 +88,7 @@ def boxes(nodes: Iterable[NodeView], held: Mapping[str, Sequence[str]]) -> list[
     for node in nodes:
         number = min(node.capacity.get(GPU, 0), CELLS)
         of = held.get(node.name, ())
-        columns = max(ceil(sqrt(number)), 1) if number > 4 else max(number, 1)
+        columns = max(ceil(sqrt(number)), 4) if number > 4 else max(number, 1)
         cells = [
             Cell(i % columns, i // columns, job := of[i] if i < len(of) else "", hue(job))
             for i in range(number)

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from math import inf
 from typing import Final
 
 from muster.api import kinds
@@ -101,6 +102,16 @@ class Live:
         """The pods that take room on a node, and their jobs."""
         return [(pod, self._jobs.of_pod(key)) for key, pod in sorted(self._nodes.on(node).items())]
 
+    def ends(self) -> dict[tuple[str, str], float]:
+        """When running gangs end, by namespace and name of their records, as far as that is known."""
+        with self.lock:
+            self._core.settle()
+            found = {}
+            for end, state in self._core.world.completions.after(0.0):
+                if end < inf and (group := self._mirror.groups.get(state.id)) is not None:
+                    found[group.namespace, group.record] = end
+            return found
+
     def decided(self, now: float) -> "Decided":
         """Lets a copy of the scheduler decide. It takes long if many gangs wait."""
         with self.lock:
@@ -143,6 +154,17 @@ class Decided(Snapshot):
         """As `why.answered`."""
         with self._live.lock:
             return why.answered(view, self, embedded=embedded)
+
+    def reserved(self) -> dict[tuple[str, str], tuple[float, int]]:
+        """By record of a gang, from when nodes are kept for it, and how many."""
+        with self._live.lock:
+            groups = self._live._mirror.groups
+            made = ((groups.get(each.gang), each) for each in self._core.reservations.made)
+            return {
+                (group.namespace, group.record): (each.start, len({*each.nodes.values()}))
+                for group, each in made
+                if group is not None
+            }
 
     @property
     def events(self) -> Sequence[Event]:

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -29,22 +29,22 @@ from muster.app.views import pods, queues, summary
 from muster.app.views.job import JobView, State
 from muster.app.views.logs import Line
 from muster.app.views.timeline import Timeline
-from muster.dashboard import changes, drawing
+from muster.dashboard import calendar, changes, drawing, overview, plans
 from muster.dashboard.access import FORM, Viewer
 from muster.dashboard.changes import Change, Refused
 from muster.dashboard.cluster import FAILURES, Cluster, Moment
 from muster.dashboard.sight import HiddenPage, seen
-from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.kube.errors import ApiError, Invalid, Unanswered, Unreachable
 from muster.names import GPU, GPU_SHARE
 from muster.translate.disclosure import other
+from muster.workloads.findings import JobFileError
 
 HERE: Final = Path(__file__).parent
 #: Whom the page is made for; templates ask for it.
 _VIEWER: Final[ContextVar[Viewer | None]] = ContextVar("viewer", default=None)
-#: Jobs on a page of the table, nodes on a page, and jobs in a list of the first page.
+#: Jobs on a page of the table, and nodes on a page.
 ROWS: Final = 100
 BOXES: Final = 200
-FEW: Final = 8
 #: Pods and lines of output that the page of a job shows.
 PODS: Final = 256
 LINES: Final = 200
@@ -94,6 +94,8 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters |= {"age": _age, "clock": _clock, "amount": show, "share": drawing.share}
+        self._templates.filters["ahead"] = _ahead
+        self._planning = asyncio.Lock()  # one plan at a time: it may take as much as the whole cluster
         self._templates.globals |= {
             "hue": drawing.hue,
             "WIDTH": drawing.WIDTH,
@@ -135,23 +137,62 @@ class Pages:
         match path.strip("/").split("/"):
             case ["jobs", namespace, name, "change"]:
                 return await self._changed(moment, namespace, name, form)
+            case ["plan"]:
+                return await self._planned(moment, form.get("objects", "").replace("\r\n", "\n"))
         return self.problem(405, "There is no such form", f"Nothing is sent to /{path.strip('/')}.")
 
     async def _at(self, moment: Moment, path: str, query: Mapping[str, str], viewer: Viewer) -> Page:
         match path.strip("/").split("/"):
             case [""]:
-                return await self._made("now", moment, "muster list", lambda: _now(moment, self._now()))
+                return await self._made(
+                    "now", moment, "muster list", lambda: overview.values(moment, self._now())
+                )
             case ["jobs"]:
                 return await self._made("jobs", moment, "muster list", lambda: _jobs(moment, query))
             case ["jobs", namespace, name]:
                 return await self._job(moment, namespace, name, viewer)
             case ["jobs", namespace, name, "change"] if self._sources.changes:
                 return self._change(moment, namespace, name, query)
+            case ["calendar"]:
+                return await self._calendar(moment)
+            case ["evictions"]:
+                command = "muster usage --by job"
+                return await self._made("evictions", moment, command, lambda: calendar.evictions(moment))
+            case ["plan"]:
+                return self._plan_page(moment)
             case ["queues"]:
                 return await self._made("queues", moment, "muster queues", lambda: _queues(moment))
             case ["nodes"]:
                 return await self._made("nodes", moment, "muster nodes", lambda: _nodes(moment, query))
         return self.problem(404, "There is no such page", f"Nothing is at /{path.strip('/')}.")
+
+    async def _calendar(self, moment: Moment) -> Page:
+        whole = moment.sight.whole and not moment.missing
+        decided = await self._cluster.decided(moment) if whole else None
+        reserved = await asyncio.to_thread(decided.reserved) if decided is not None else {}
+        values = partial(calendar.calendar, moment, self._now(), reserved)
+        return await self._made("calendar", moment, "muster why JOB", values)
+
+    def _plan_page(
+        self, moment: Moment, text: str = "", problem: str = "", result: Object | None = None
+    ) -> Page:
+        if not moment.sight.whole:
+            raise HiddenPage("plan")
+        shown = {"text": text, "problem": problem, "result": result, "embedded": self._sources.embedded}
+        return self._page("plan", moment, "muster plan FILE", **shown)
+
+    async def _planned(self, moment: Moment, text: str) -> Page:
+        if not moment.sight.whole:
+            raise HiddenPage("plan")
+        if self._planning.locked():
+            return self._plan_page(moment, text, "Another plan is being computed. Send it again in a moment.")
+        async with self._planning:
+            there = await self._cluster.snapshot(moment)
+            try:
+                planned = partial(plans.planned, there, text, embedded=self._sources.embedded)
+                return self._plan_page(moment, text, result=await asyncio.to_thread(planned))
+            except (JobFileError, Invalid) as error:
+                return self._plan_page(moment, text, str(error))
 
     def problem(self, status: int, title: str, message: str) -> Page:
         """A page that says what is wrong."""
@@ -251,53 +292,6 @@ class Pages:
         return Page(
             template.render(page=name, command=command, now=self._now(), missing=moment.missing, **values)
         )
-
-
-def _now(moment: Moment, now: float) -> Object:
-    """What runs, what waits, what has ended in the last hour, and how much of the cluster is in use."""
-    by_state: defaultdict[State, list[JobView]] = defaultdict(list)
-    for view in moment.jobs:
-        by_state[view.state].append(view)
-    ended = [
-        view
-        for view in (*by_state[State.SUCCEEDED], *by_state[State.FAILED])
-        if view.finished is not None and now - view.finished.timestamp() < 3600
-    ]
-    capacity, used = Counter[str](), Counter[str]()
-    shown = (GPU, "cpu", "memory")
-    for node in moment.nodes:
-        for resource in shown:
-            capacity[resource] += node.capacity.get(resource, 0)
-            used[resource] += node.used.get(resource, 0)
-        used[GPU_SHARE] += node.used.get(GPU_SHARE, 0)
-    resources = [r for r in shown if capacity[r]]
-    return {
-        "counts": [(state.value, len(found)) for state, found in by_state.items()],
-        "waiting": by_state[State.WAITING][:FEW],
-        "blocked": [*by_state[State.DENIED], *by_state[State.SUSPENDED]][-FEW:],
-        "running": [*by_state[State.RUNNING], *by_state[State.STARTING]][-FEW:],
-        "ended": sorted(ended, key=lambda view: view.finished or datetime.max.replace(tzinfo=UTC))[-FEW:][
-            ::-1
-        ],
-        "numbers": {state.name: len(found) for state, found in by_state.items()},
-        "use": [(r, _in_use(r, used), capacity[r]) for r in resources],
-        "fragments": _fragments(moment),
-    }
-
-
-def _in_use(resource: str, used: Mapping[str, int]) -> float:
-    """What pods use of it; shares of GPUs count as fractions."""
-    return used.get(resource, 0) + (used.get(GPU_SHARE, 0) / 1000 if resource == GPU else 0)
-
-
-def _fragments(moment: Moment) -> list[tuple[int, int]]:
-    """Free GPUs of a node, and how many ready nodes have so many."""
-    free = Counter(
-        max(node.capacity[GPU] - node.used.get(GPU, 0), 0)
-        for node in moment.nodes
-        if node.state == "ready" and node.capacity.get(GPU)
-    )
-    return sorted(free.items(), reverse=True)
 
 
 def _jobs(moment: Moment, query: Mapping[str, str]) -> Object:
@@ -412,6 +406,10 @@ def _shown(value: Any) -> Any:  # Any: whatever a template writes
 
 def _age(since: datetime | None, now: float) -> str:
     return "" if since is None else drawing.duration(now - since.timestamp())
+
+
+def _ahead(seconds: float) -> str:
+    return "at a time that is not known" if seconds == inf else f"in {drawing.duration(seconds)}"
 
 
 def _clock(seconds: float) -> str:

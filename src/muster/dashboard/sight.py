@@ -48,6 +48,12 @@ class Seen(Moment):
     def jobs(self) -> list[JobView]:
         return [view for view in self._whole.jobs if view.namespace in self._own]
 
+    def text(self, text: str) -> str:
+        return self._names.text(text, self._own)
+
+    def ends(self) -> dict[tuple[str, str], float]:
+        return {record: end for record, end in self._whole.ends().items() if record[0] in self._own}
+
     @cached_property
     def queues(self) -> list[QueueView]:
         if not self.sight.queues:
@@ -61,5 +67,4 @@ class Seen(Moment):
     def nodes(self) -> list[NodeView]:
         if not self.sight.nodes:
             return []
-        text = self._names.text
-        return [replace(node, note=text(node.note, self._own)) for node in self._whole.nodes]
+        return [replace(node, note=self.text(node.note)) for node in self._whole.nodes]

@@ -6,6 +6,7 @@ const status = document.getElementById("live");
 let tag = "", busy = false, again = false, lost = false;
 
 async function refresh() {
+  if (document.querySelector("main[data-still]")) return; // the answer to a form
   if (busy) { again = true; return; }
   busy = true;
   try {
