@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from muster.embedded.storage import store as module
 from muster.embedded.storage.store import MAX_OBJECT, Store, StoreError
 from muster.kube.errors import Expired, MethodNotAllowed, ServerError, TooLarge
 from tests.processes import started
@@ -299,3 +300,17 @@ def test_kill_9_loses_no_acknowledged_write(tmp_path: Path, acknowledged: int) -
         assert msgspec.json.decode(body)["value"] in (newest, newest + 50)
     assert names(store, store.revision - 1) == [f"n{(store.revision - 1) % 50}"]
     store.close()
+
+
+@pytest.mark.parametrize(("free", "told"), [(0, "its disk is full: free 1 MiB"), (10**9, "I/O error")])
+def test_a_store_that_cannot_be_opened_says_whether_its_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, told: str
+) -> None:
+    class Disk:
+        f_bavail, f_frsize = free, 1
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Disk)
+    error = module._unusable(str(tmp_path / "store.sqlite"), sqlite3.OperationalError("disk I/O error"))
+    assert "cannot open the store" in str(error)
+    assert told in str(error)
+    assert ("full" in str(error)) is (free == 0)

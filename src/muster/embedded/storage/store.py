@@ -20,7 +20,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -413,9 +413,18 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
+def _is_full(path: str) -> bool:
+    """Whether SQLite cannot even make the index of its log beside the store, which takes 32 KiB."""
+    with suppress(OSError):
+        disk = os.statvfs(os.path.dirname(path) or ".")
+        return disk.f_bavail * disk.f_frsize < 64 * 2**10
+    return False
+
+
 def _unusable(path: str, error: Exception) -> StoreError:
     if isinstance(error, (sqlite3.OperationalError, OSError)):
-        return StoreError(f"cannot open the store {path}: {error}")
+        full = "; its disk is full: free 1 MiB, then muster works again" if _is_full(path) else ""
+        return StoreError(f"cannot open the store {path}: {error}{full}")
     return StoreError(
         f"{path} is not a usable muster store: {error}; move it away to start with an empty one"
     )
