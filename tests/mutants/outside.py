@@ -975,4 +975,29 @@ FAULTS: Final = (
             "number := max(one.get(name, 0)",
         ),
     ),
+    *_faults(
+        "fields of job files",
+        "workloads/outline.py",
+        "workloads/test_schemas",
+        (
+            "a schema that accepts misspelt fields",
+            'found["additionalProperties"] = False',
+            'found["additionalProperties"] = True',
+        ),
+        (
+            "a schema in which each resource has the fields of all",
+            'for kind in kinds["examples"]:',
+            "for kind in ():",
+        ),
+    ),
+    *_faults(
+        "the job that was seen",
+        "cli/python.py",
+        "cli/test_python",
+        (
+            "a Job of a program that cancels what has its name since",
+            "if view.resource.metadata.uid != self._uid:",
+            "if False:",
+        ),
+    ),
 )
