@@ -51,6 +51,38 @@ _REMEDIES: Final = ("tests/core/test_remedies.py",)
 
 FAULTS: Final = (
     Fault(
+        "all devices are given although some are in use",
+        "devices",
+        "core/world/allocation.py",
+        "if state[t] < total or (taken :=",
+        "if (taken :=",
+        ("tests/core/world/test_allocation.py",),
+    ),
+    Fault(
+        "devices for one claim differ in what they must share",
+        "devices",
+        "core/world/allocation.py",
+        "if constraint.distinct else before - {value}):",
+        "if constraint.distinct else False):",
+        ("tests/core/world/test_allocation.py",),
+    ),
+    Fault(
+        "devices in use by others are given",
+        "devices",
+        "core/world/claims.py",
+        "if taken := self.devices[name].taken:",
+        "if not (taken := self.devices[name].taken):",
+        ("tests/core/cycle/test_claims.py",),
+    ),
+    Fault(
+        "pods that have ended keep their devices",
+        "devices",
+        "core/world/ledger.py",
+        "self.nodes.claims.use(node, footprint.devices, times)",
+        "self.nodes.claims.use(node, footprint.devices, abs(times))",
+        ("tests/core/cycle/test_claims.py",),
+    ),
+    Fault(
         "a promise kept on a node that another scheduler has filled",
         "oversubscription",
         "core/world/handlers.py",

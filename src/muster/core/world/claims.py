@@ -13,7 +13,7 @@ decided once.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import repeat
 from typing import Final
@@ -56,8 +56,10 @@ class NodeClaims:
         self.devices: dict[NodeName, DevicesChanged] = {}
         #: how many pods and promised places have each device
         self._users: dict[DeviceId, int] = {}
-        #: by node, how many devices of each kind it has, sorted
-        self._totals: dict[NodeName, tuple[tuple[KindId, int], ...]] = {}
+        #: by node, its devices and their kinds
+        self._kinds: dict[NodeName, dict[DeviceId, KindId]] = {}
+        #: by node, its room if all its devices are free
+        self._whole: dict[NodeName, Room] = {}
         #: the columns; `Nodes` replaces both when they move
         self.names: Sequence[NodeName] = ()
         self.column: Mapping[NodeName, int] = {}
@@ -94,17 +96,20 @@ class NodeClaims:
             return False
         if fact.devices:
             self.devices[name] = fact
-            self._totals[name] = tuple(sorted(Counter(kind for _, kind in fact.devices).items()))
+            self._kinds[name] = dict(fact.devices)
+            counts = sorted(Counter(self._kinds[name].values()).items())
+            whole = Room(tuple((kind, total, 0) for kind, total in counts), fact.counters)
+            self._whole[name] = self._listed[self._of(whole)]
         else:
-            self.devices.pop(name, None)
-            self._totals.pop(name, None)
+            del self.devices[name]
+            del self._kinds[name], self._whole[name]
         self._reread(name)
         return True
 
     def described(self, node: NodeChanged) -> NodeChanged:
         """A node with its devices by class among its capacity, in place of those that it had."""
         counts = Counter[str]()
-        for kind, number in self._totals.get(node.name, ()):
+        for kind, number, _ in self.room(node.name, empty=True).kinds:
             for answer in self.kinds[kind].answers if kind in self.kinds else ():
                 if answer.startswith(DEVICE_CLASS):
                     counts[answer] += number
@@ -147,11 +152,10 @@ class NodeClaims:
             served = self._named[key] = serve(room, self.kinds, pods, steps=_NAMING * STEPS)
         if served.grants is None:
             return None
-        free: dict[KindId, list[DeviceId]] = {}
-        for device, kind in self.devices[name].devices if name in self.devices else ():
-            if self._users.get(device, 0) <= 0 and device not in self.devices[name].taken:
-                free.setdefault(kind, []).append(device)
-        by_type = [sorted(each for kind in kinds for each in free.get(kind, ())) for kinds in served.types]
+        busy, by_type = self._busy(name), list[list[DeviceId]]()
+        for kinds in served.types:
+            there = self._kinds[name].items()
+            by_type.append([device for device, kind in there if kind in kinds and device not in busy])
         found: dict[Claims, list[tuple[Allocation, ...]]] = {}
         grants = iter(served.grants)
         for claims, count in pods:
@@ -238,21 +242,28 @@ class NodeClaims:
 
     def room(self, name: NodeName, *, empty: bool = False) -> Room:
         """What is free of a node's devices; `empty`: if nobody had one."""
-        if (fact := self.devices.get(name)) is None:
-            return _NONE
-        busy, users, taken = dict[KindId, int](), self._users, fact.taken
-        left = dict(fact.counters)
-        for device, kind in fact.devices:
-            if empty or not (users.get(device, 0) > 0 or device in taken):
-                continue
-            busy[kind] = busy.get(kind, 0) + 1
+        whole = self._whole.get(name, _NONE)
+        if empty or not (busy := self._busy(name)):
+            return whole
+        numbers, kind_of = dict[KindId, int](), self._kinds[name]
+        left = dict(whole.counters)
+        for device in busy:
+            kind = kind_of[device]
+            numbers[kind] = numbers.get(kind, 0) + 1
             for counter, amount in self.kinds[kind].consumes if left and kind in self.kinds else ():
                 if counter in left:
                     left[counter] -= amount
-        kinds = tuple(
-            [(kind, total - busy.get(kind, 0), busy.get(kind, 0)) for kind, total in self._totals[name]]
-        )
-        return Room(kinds, tuple((name, max(amount, 0)) for name, amount in left.items()))
+        kinds = [(kind, total - numbers.get(kind, 0), numbers.get(kind, 0)) for kind, total, _ in whole.kinds]
+        return Room(tuple(kinds), tuple([(name, max(amount, 0)) for name, amount in left.items()]))
+
+    def _busy(self, name: NodeName) -> Set[DeviceId]:
+        """The devices of a node that are in use."""
+        if (there := self._kinds.get(name)) is None:
+            return frozenset()
+        busy = {device for device in there.keys() & self._users.keys() if self._users[device] > 0}
+        if taken := self.devices[name].taken:
+            busy.update(there.keys() & taken)
+        return busy
 
     def _settle(self) -> None:
         """Find the room of each column, if the columns have moved."""

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.words.amounts import Sums
-from muster.core.words.events import Footprint
+from muster.core.words.events import NOTHING, Footprint
 from muster.core.words.gang import HostPort, NodeName, Operator, PodTerm, Requirement
 from muster.core.world.labels import Domains, satisfied
 from muster.core.world.nodes import Ints, Nodes, Times, Where, owned, recent
@@ -70,6 +70,8 @@ def seen(footprint: Footprint) -> Footprint:
     """What other pods see of a pod: all but its devices."""
     if footprint.device is None and not footprint.devices:
         return footprint
+    if not (footprint.namespace or footprint.ports or footprint.pod_anti_affinity or footprint.leaving):
+        return NOTHING
     return replace(footprint, device=None, devices=())
 
 
@@ -130,7 +132,8 @@ class Footprints:
         """
         if self._names is not self._nodes.names or self._logged >= BOUND:
             self._begin_afresh()
-        footprint = seen(footprint)
+        if (footprint := seen(footprint)) is NOTHING:
+            return ()
         number = self._numbers.get(footprint)
         if number is None:
             number = self._numbers[footprint] = len(self._footprints)

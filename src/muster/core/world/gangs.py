@@ -262,7 +262,9 @@ def footprint(gang: Gang, pod_set: PodSet) -> Footprint:
 
 def having(footprint: Footprint, devices: tuple[DeviceId, ...]) -> Footprint:
     """The footprint of a pod whose claims have these devices."""
-    return replace(footprint, devices=devices) if devices else footprint
+    if not devices:
+        return footprint
+    return Footprint(devices=devices) if footprint is NOTHING else replace(footprint, devices=devices)
 
 
 def unwanted(
