@@ -2364,14 +2364,6 @@ FAULTS: Final = (
         ("tests/dashboard/test_live.py",),
     ),
     Fault(
-        "a calendar shows when other namespaces' gangs end",
-        "pages",
-        "dashboard/sight.py",
-        "if record[0] in self._own}",
-        "if record}",
-        ("tests/dashboard/test_sight.py",),
-    ),
-    Fault(
         "a viewer of one namespace may plan on the whole cluster",
         "pages",
         "dashboard/pages.py",
