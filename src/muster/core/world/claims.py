@@ -63,6 +63,8 @@ class NodeClaims:
         #: the columns; `Nodes` replaces both when they move
         self.names: Sequence[NodeName] = ()
         self.column: Mapping[NodeName, int] = {}
+        #: nodes whose room has changed since it was read last
+        self._stale: dict[NodeName, None] = {}
         #: by column its room, and the columns for which it was made
         self._room: _Ints = np.zeros(0, np.int32)
         self._made_for: Mapping[NodeName, int] | None = None
@@ -127,7 +129,7 @@ class NodeClaims:
                 self._users[device] = number
             else:
                 del self._users[device]
-        self._reread(node)
+        self._stale[node] = None
 
     def wait(self, columns: int | _Columns, claims: Claims, times: int | npt.NDArray[np.int64]) -> None:
         """Let pods wait for devices of these nodes (`times` below zero: no longer)."""
@@ -266,7 +268,7 @@ class NodeClaims:
         return busy
 
     def _settle(self) -> None:
-        """Find the room of each column, if the columns have moved."""
+        """Find the room of each column that has changed, or of all if columns have moved."""
         if self._made_for is not self.column:
             if len(self._rooms) + len(self.names) > max(_ROOMS, 2 * len(self.names)):
                 self._forget()
@@ -274,6 +276,12 @@ class NodeClaims:
             self._room = np.full(len(self.names), self._of(_NONE), np.int32)
             for name in self.devices.keys() & self.column.keys():
                 self._reread(name)
+        elif self._stale:
+            for name in self._stale:
+                self._reread(name)
+            if not self._listed:  # there were too many, which were forgotten
+                self._settle()
+        self._stale.clear()
 
     def _reread(self, name: NodeName) -> None:
         """Find the room of a node again."""
