@@ -866,6 +866,49 @@ FAULTS: Final = (
     ),
     *_faults(
         "devices",
+        "translate/devices/__init__.py",
+        "translate/devices/test_devices",
+        ("devices without a class", "events(none=not self._classes)", "events()"),
+        (
+            "a class that is gone is still asked",
+            "            self._inventory.want(self._wanted())",
+            "            pass",
+        ),
+    ),
+    *_faults(
+        "devices",
+        "translate/devices/inventory.py",
+        "translate/devices/test_devices",
+        (
+            "a claim that cannot be read has no devices",
+            "before if new is not None and new.metadata.unreadable else _devices(new)",
+            "_devices(new)",
+        ),
+    ),
+    *_faults(
+        "devices",
+        "translate/devices/kinds.py",
+        "translate/devices/test_devices",
+        (
+            "answers are not told",
+            "        self._known[expression, _KEY(of)] = holds\n        self._stale = True",
+            "        self._known[expression, _KEY(of)] = holds",
+        ),
+    ),
+    *_faults(
+        "devices",
+        "translate/devices/pods.py",
+        "translate/devices/test_devices",
+        ("a class that cannot be read has all devices", "if class_.metadata.unreadable:", "if False:"),
+    ),
+    *_faults(
+        "devices",
+        "app/wiring/answers.py",
+        "app/wiring/test_answers",
+        ("nobody is told why an expression selects nothing", "if found.fault:", "if False:"),
+    ),
+    *_faults(
+        "devices",
         "core/world/handlers.py",
         "translate/devices/test_devices",
         (

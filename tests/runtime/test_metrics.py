@@ -9,6 +9,14 @@ from prometheus_client import CollectorRegistry
 from muster.api import kinds
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Evict, Victim
+from muster.core.words.devices import (
+    DEVICE_CLASS,
+    DeviceId,
+    DeviceKind,
+    DeviceKindChanged,
+    DevicesChanged,
+    KindId,
+)
 from muster.core.words.gang import GangId
 from muster.journal import Tee
 from muster.kube.informers import Informers
@@ -68,6 +76,8 @@ async def test_gangs_queues_and_nodes_are_as_they_are_at_the_moment_of_the_scrap
 
     await cluster.until(bound)
     await asyncio.sleep(5)
+    core.apply(DeviceKindChanged(KindId(0), DeviceKind(frozenset({f"{DEVICE_CLASS}gpu"}))))
+    core.apply(DevicesChanged("a", ((DeviceId("driver/pool/gpu"), KindId(0)),)))
     # labels in order of their names: phase, queue, reason
     assert samples(registry, "muster_gangs") == {
         ("Standing", "default", ""): 2,
@@ -79,6 +89,7 @@ async def test_gangs_queues_and_nodes_are_as_they_are_at_the_moment_of_the_scrap
     }
     assert samples(registry, "muster_used")["cpu",] == 6
     assert samples(registry, "muster_capacity")["cpu",] == 8
+    assert (f"{DEVICE_CLASS}gpu",) not in samples(registry, "muster_capacity"), "what is used is unknown"
     assert samples(registry, "muster_utilisation_ratio")["cpu",] == 0.75
     assert samples(registry, "muster_fragmentation_ratio")["cpu",] == 0.25
     assert samples(registry, "muster_nodes") == {("Ready",): 2, ("Cordoned",): 0, ("NotReady",): 0}

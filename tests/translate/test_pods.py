@@ -100,6 +100,10 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
         "resourceClaims",
     ),
+    "devices without a claim": (
+        {"containers": [{"name": "c", "resources": {"limits": {"deviceclass/gpu": 1}}}]},
+        "deviceclass/gpu is not a resource; write resourceClaims",
+    ),
     "affinity without a domain": (
         {"affinity": {"podAffinity": {REQUIRED: [{}]}}},
         "a term of podAffinity has",

@@ -22,6 +22,7 @@ from muster.core.cycle import Scheduler
 from muster.core.demand import Demand
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Decision, Evict
+from muster.core.words.devices import DEVICE_CLASS
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId
 from muster.core.world.nodes import UNLIMITED
@@ -250,7 +251,8 @@ class ClusterState(Collector):
             np.bool_,
         )
         found = {}
-        for resource in self._bounded(nodes.resources):
+        # pods of other schedulers hold devices that do not count as used yet
+        for resource in self._bounded(name for name in nodes.resources if not name.startswith(DEVICE_CLASS)):
             row = nodes.resources[resource]
             capacity = nodes.capacity(row)
             limited = usable & (capacity < UNLIMITED) if resource == PODS else usable

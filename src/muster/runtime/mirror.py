@@ -156,8 +156,7 @@ class Mirror:
             some = (bound.gang for bound, _ in self._charged.values() if bound.node in vanished)
             changes.gangs.update((gang, None) for gang in some if gang is not None)
             vanished.clear()
-        if (event := self.devices.event()) is not None:
-            changes.events.append(event)
+        changes.events += self.devices.events()
         stale, self._stale = self._stale, {}
         pods, self._pods = self._pods, {}
         for key, touched in stale.items():
@@ -422,6 +421,7 @@ _CHANGE: Final[Mapping[AnyKind, Callable[[Mirror, _Change], None]]] = {
     kinds.NODE: Mirror._node,
     kinds.DEVICE_CLASS: Mirror._devices,
     kinds.RESOURCE_SLICE: Mirror._devices,
+    kinds.RESOURCE_CLAIM: Mirror._devices,
     **dict.fromkeys(kinds.QUEUES, Mirror._queue),
     kinds.PDB: Mirror._budget,
     kinds.GANG: Mirror._gang,

@@ -53,6 +53,8 @@ class WatchedMirror(Mirror):
         )
         #: set when there is something to drain
         self.changed = asyncio.Event()
+        #: set when `devices` has questions
+        self.asks = asyncio.Event()
         #: whether an object of these kinds has changed; the leader resets it
         self.readmitted = False
         self._informers = informers
@@ -86,7 +88,10 @@ class WatchedMirror(Mirror):
 
     def drain(self, now: float) -> Changes:
         self.changed.clear()
-        return super().drain(now)
+        changes = super().drain(now)
+        if self.devices.asks:
+            self.asks.set()
+        return changes
 
     def use(self, selector: LabelSelector) -> None:
         """Uses only nodes with these labels from now on."""

@@ -20,6 +20,7 @@ from muster.api.core_v1 import Toleration as PodToleration
 from muster.api.natural import natural
 from muster.api.requests import as_it_runs, requests
 from muster.api.times import seconds
+from muster.core.words.devices import DEVICE_CLASS
 from muster.core.words.events import Footprint, PodsBound
 from muster.core.words.gang import (
     Amounts,
@@ -328,6 +329,9 @@ def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
         claims |= {str(claim.get("name", "?")) for claim in container.resources.claims}
     if claims:
         yield f"resourceClaims {', '.join(sorted(claims))} (dynamic resource allocation) is not supported yet"
+    for name, _ in requests(spec):
+        if name.startswith(DEVICE_CLASS):
+            yield f"{name} is not a resource; write resourceClaims with deviceClassName in their requests"
     for volume in spec.volumes:
         if "ephemeral" in volume:
             yield f"volume {volume.get('name', '?')} with a claim of its own (ephemeral) is not supported yet"

@@ -3,18 +3,21 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.base import Object, Resource
 from muster.api.fields import convert
-from muster.api.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE
-from muster.api.resource_v1 import DeviceClass, ResourceSlice
+from muster.api.kinds import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
+from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from muster.app.plan.preflight import Preflight
 from muster.app.snapshot import Snapshot
+from muster.core.words.devices import DeviceKind, DeviceKindChanged, DevicesChanged, KindId
 from muster.core.words.events import OutOfReach
 from muster.core.words.gang import Code, GangId
+from muster.kube.decode import decode
 from muster.runtime.mirror import Mirror
 from muster.translate.devices import Devices
 from muster.translate.devices.pools import usable
@@ -63,10 +66,14 @@ def a_class(name: str = "gpu.nvidia.com", extended: str = "") -> DeviceClass:
     return convert(device_class(name, extended), DeviceClass)
 
 
+def hint(devices: Devices) -> OutOfReach | None:
+    return next((each for each in devices.events() if isinstance(each, OutOfReach)), None)
+
+
 def hints(devices: Devices, *objects: Resource) -> dict[str, str]:
     for each in objects:
         devices.change(None, each)
-    event = devices.event()
+    event = hint(devices)
     return dict(event.hints) if event is not None else {}
 
 
@@ -102,9 +109,9 @@ def test_the_event_comes_only_when_it_differs() -> None:
     devices.change(None, a_class("other"))
     devices.change(a_class("other"), None)
     devices.change(slices[1], None)
-    assert devices.event() is None
+    assert hint(devices) is None
     devices.change(a_slice("s", "a", "b", pool="n0"), None)
-    assert devices.event() == OutOfReach(())
+    assert hint(devices) == OutOfReach(())
 
 
 @pytest.mark.parametrize(
@@ -160,12 +167,137 @@ def test_any_history_tells_what_the_objects_as_they_are_tell(
         if before is not None or not gone:
             devices.change(before, None if gone else obj)
         if asked:
-            told = devices.event() or told
-    told = devices.event() or told
+            told = hint(devices) or told
+    told = hint(devices) or told
     anew = Devices()
     for obj in known.values():
         anew.change(None, obj)
-    assert told == (anew.event() or OutOfReach(()))
+    assert told == (hint(anew) or OutOfReach(()))
+
+
+class Told:
+    """Devices, and what a core knows of them."""
+
+    def __init__(self) -> None:
+        self.devices = Devices()
+        self.kinds: dict[KindId, DeviceKind] = {}
+        self.nodes: dict[str, DevicesChanged] = {}
+
+    def drain(self) -> int:
+        """How many events about devices there were."""
+        events = [each for each in self.devices.events() if not isinstance(each, OutOfReach)]
+        for event in events:
+            if isinstance(event, DeviceKindChanged):
+                self.kinds[event.id] = event.kind
+                continue
+            assert all(kind in self.kinds for _, kind in event.devices), "kinds come first"
+            self.nodes.pop(event.node, None)
+            if event.devices:
+                self.nodes[event.node] = event
+        return len(events)
+
+    def answer(self) -> int:
+        """Answers as the expression of `device_class` would; returns how often it was evaluated."""
+        asked = self.devices.questions()
+        for expression, found in asked:
+            self.devices.tell(expression, found, [each.driver == "gpu.nvidia.com" for each in found])
+        return sum(len(found) for _, found in asked)
+
+    @property
+    def known(self) -> dict[str, list[tuple[str, DeviceKind, bool]]]:
+        """By node its devices, without the numbers of their kinds."""
+        return {
+            name: [(id_, self.kinds[kind], id_ in node.taken) for id_, kind in node.devices]
+            for name, node in self.nodes.items()
+        }
+
+
+def a_claim(name: str, *devices: str) -> ResourceClaim:
+    results = [{"driver": "gpu.nvidia.com", "pool": "n0", "device": each} for each in devices]
+    status = {"allocation": {"devices": {"results": results}}} if devices else {}
+    return convert({"metadata": {"name": name, "namespace": "ns"}, "status": status}, ResourceClaim)
+
+
+CLAIMS: Final = st.builds(
+    lambda name, devices: a_claim(name, *devices),
+    st.sampled_from("pq"),
+    st.lists(st.sampled_from("xy"), max_size=2),
+)
+
+
+@given(st.lists(st.tuples(SLICES | CLASSES | CLAIMS, st.booleans(), st.integers(0, 3)), max_size=12))
+def test_after_any_history_the_core_knows_the_devices_as_they_are(
+    changes: list[tuple[Resource, bool, int]],
+) -> None:
+    told, known = Told(), dict[tuple[type, str], Resource]()
+    for obj, gone, then in changes:
+        key = type(obj), obj.metadata.name
+        before = known.pop(key, None)
+        if not gone:
+            known[key] = obj
+        if before is not None or not gone:
+            told.devices.change(before, None if gone else obj)
+        if then:
+            told.drain()
+        if then > 1:
+            told.answer()
+    anew = Told()
+    for obj in known.values():
+        anew.devices.change(None, obj)
+    for each in (told, anew):
+        each.drain()
+        each.answer()
+        each.drain()
+        assert (each.drain(), each.devices.asks) == (0, False), "nothing is left to tell"
+    assert told.known == anew.known
+    assert bool(told.known) <= any(isinstance(each, DeviceClass) for each in known.values())
+
+
+def test_without_a_class_the_core_is_told_of_no_devices_and_nothing_is_asked() -> None:
+    told = Told()
+    told.devices.change(None, a_slice("s"))
+    told.devices.change(None, a_claim("c", "gpu-0"))
+    assert (told.drain(), told.devices.asks) == (0, False)
+    told.devices.change(None, a_class())
+    assert told.drain() == 2
+    assert told.answer() == 1
+    told.drain()
+    [(_, kind, taken)] = told.known["n0"]
+    assert kind.answers == {"deviceclass/gpu.nvidia.com"}
+    assert taken
+    told.devices.change(a_class(), None)
+    assert told.drain() == 1
+    assert told.known == {}
+
+
+def test_an_expression_is_evaluated_once_for_devices_that_it_does_not_tell_apart() -> None:
+    told = Told()
+    told.devices.change(None, a_class())
+    for number in range(9):
+        told.devices.change(None, a_slice(f"s{number}", "a", "b", pool=f"n{number}"))
+    told.drain()
+    assert told.answer() == 1
+    told.devices.change(None, a_slice("more", pool="n9"))
+    told.drain()
+    assert told.answer() == 0
+
+
+def test_a_class_or_a_claim_that_cannot_be_read_gives_no_device_away() -> None:
+    told = Told()
+    told.devices.change(None, a_slice("s"))
+    spoiled = {"kind": "DeviceClass", "metadata": {"name": "c"}, "spec": {"selectors": 7}}
+    told.devices.change(None, decode(DEVICE_CLASS, msgspec.json.encode(spoiled)))
+    told.devices.change(None, a_class())
+    told.devices.change(None, claim := a_claim("c", "gpu-0"))
+    meta = {"name": "c", "namespace": "ns"}
+    body = msgspec.json.encode({"metadata": meta, "status": {"allocation": 7}})
+    told.devices.change(claim, decode(RESOURCE_CLAIM, body))
+    told.drain()
+    told.answer()
+    told.drain()
+    [(_, kind, taken)] = told.known["n0"]
+    assert kind.answers == {"deviceclass/gpu.nvidia.com"}
+    assert taken
 
 
 JOB = """

@@ -67,6 +67,8 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     for kind in cluster.hidden:
         if kind in (kinds.DEVICE_CLASS, kinds.RESOURCE_SLICE):
             notes.append(f"{kind.plural} may not be listed; which resources are devices is not said")
+        elif kind is kinds.RESOURCE_CLAIM:
+            notes.append("resourceclaims may not be listed; devices that they have count as free")
         elif kind not in kinds.FOREIGN:
             notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
     if others := [f"{kind.plural}.{kind.group}" for kind in cluster.hidden if kind in kinds.FOREIGN]:

@@ -26,6 +26,7 @@ from muster.api.fields import Finding
 from muster.api.kinds import POD
 from muster.api.scheduled_pod import SCHEDULED_POD
 from muster.app.wiring import logs, settings
+from muster.app.wiring.answers import answering
 from muster.app.wiring.batch_site import ClusterSite
 from muster.app.wiring.compile_queue import Queue
 from muster.app.wiring.controllers import CONTROLLERS
@@ -165,7 +166,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             names=names,
             budget=budget,
         )
-        return first(scheduling, events.run(part.client, SystemClock()))
+        return first(scheduling, events.run(part.client, SystemClock()), answering(mirror, SystemClock()))
 
     try:
         await _daemon(

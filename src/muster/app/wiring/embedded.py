@@ -23,6 +23,7 @@ from muster.api.base import Kind
 from muster.api.kinds import JOB, JOBSET, POD
 from muster.app.views import jobs, objects
 from muster.app.wiring import event_loop
+from muster.app.wiring.answers import answering
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.compile_queue import Compiler, Queue
 from muster.app.wiring.controllers import CONTROLLERS
@@ -143,6 +144,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
                 embedded.compiler.run(),
                 scheduling,
                 events.run(client, clock),
+                answering(mirror, clock),
                 agent.run(),
                 _sweep_directories(home, client, registry.past, clock),
             ),

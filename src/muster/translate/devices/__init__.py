@@ -1,79 +1,88 @@
 """The devices of a cluster, as drivers publish them, and what pods are told that ask for them.
 
 `pools` says which slices count, `kinds` what tells devices apart, `selectors` of which an expression holds,
-`claims` what claims ask for, `inventory` and `pods` which devices nodes have, and which claims pods.
+`claims` what claims ask for, `inventory` and `pods` which devices nodes have, and which claims pods. `hints`
+says which resources exist as devices only.
 """
 
-from collections import Counter
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from muster.api.base import Resource
-from muster.api.resource_v1 import OF_CLASS, DeviceClass, ResourceSlice
+from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from muster.core.words.devices import DeviceKindChanged, DevicesChanged
 from muster.core.words.events import OutOfReach
+from muster.translate.devices.hints import Hints
+from muster.translate.devices.inventory import Inventory
+from muster.translate.devices.kinds import Wanted
+from muster.translate.devices.pods import add_class
 from muster.translate.devices.pools import Pools
-from muster.translate.devices.selectors import driver
-
-#: Most resources of which there are hints: a cluster has a few classes.
-MOST_HINTS: Final = 1_000
-_WHAT_TO_DO: Final = (
-    "(dynamic resource allocation), which muster does not give out yet; run a device plug-in on nodes for "
-    "muster, or leave these pods to the default scheduler"
-)
+from muster.translate.devices.selectors import Facts
 
 
 class Devices:
-    """Takes in DeviceClasses and ResourceSlices in any order."""
+    """Takes in DeviceClasses, ResourceSlices and ResourceClaims in any order.
+
+    Without a class no claim can ask for devices, so the core is told of none, and nothing is evaluated.
+    """
 
     def __init__(self) -> None:
-        #: by name, the extended resource, and the drivers whose devices alone it can have
-        self._classes: dict[str, tuple[str, set[str]]] = {}
-        self._pools = Pools()
-        #: by driver, how many devices count
-        self._by_driver: Counter[str] = Counter()
-        self._told, self._stale = OutOfReach(()), False
+        self._pools, self._hints, self._inventory = Pools(), Hints(), Inventory()
+        self._classes: dict[str, DeviceClass] = {}
+        self._stale = False
 
     def change(self, old: Resource | None, new: Resource | None) -> None:
         """Takes in an object: `old` is None for a new one, `new` for one that is gone."""
-        latest = new or old
-        if isinstance(latest, DeviceClass):
-            self._stale = True
-            self._classes.pop(latest.metadata.name, None)
-            if latest is new:
-                texts = (each.cel.expression for each in latest.spec.selectors if each.cel is not None)
-                drivers = {name for text in texts if (name := driver(text))}
-                self._classes[latest.metadata.name] = latest.spec.extended_resource_name, drivers
-        elif isinstance(latest, ResourceSlice):
-            before = old if isinstance(old, ResourceSlice) else None
-            self._pools.change(before, latest if latest is new else None)
-
-    def event(self) -> OutOfReach | None:
-        """Returns which resources are devices, if that has changed since it was last told."""
-        drivers = {*+self._by_driver}
-        for (of, _), before, now in self._pools.settle():
-            self._by_driver[of] += sum(len(each.spec.devices) for each in now)
-            self._by_driver[of] -= sum(len(each.spec.devices) for each in before)
-        if not self._stale and drivers == {*+self._by_driver}:
-            return None
-        self._stale = False
-        event = OutOfReach(tuple(sorted(self._hints().items())[:MOST_HINTS]))
-        if event == self._told:
-            return None
-        self._told = event
-        return event
-
-    def _hints(self) -> dict[str, str]:
-        """Returns, by resource that devices stand for, what they are and what to do."""
-        hints: dict[str, str] = {}
-        drivers = sorted(+self._by_driver)
-        for each in drivers:
-            kind, dot, domain = each.partition(".")
-            if dot:  # such as gpu.nvidia.com, whose device plug-in offers nvidia.com/gpu
-                hints[f"{domain}/{kind}"] = (
-                    f"driver {each} publishes {domain}/{kind} as devices {_WHAT_TO_DO}"
+        match new or old:
+            case DeviceClass(metadata=meta):
+                before = self._classes.pop(meta.name, None)
+                if isinstance(new, DeviceClass):
+                    self._classes[meta.name] = new
+                self._hints.change(before, new if isinstance(new, DeviceClass) else None)
+                self._stale = True
+            case ResourceSlice():
+                self._pools.change(
+                    old if isinstance(old, ResourceSlice) else None,
+                    new if isinstance(new, ResourceSlice) else None,
                 )
-        for name, (extended, needed) in sorted(self._classes.items()) if drivers else ():
-            if not needed <= {*drivers}:
-                continue
-            for resource in filter(None, (f"{OF_CLASS}{name}", extended)):
-                hints[resource] = f"DeviceClass {name} has {resource} as devices {_WHAT_TO_DO}"
-        return hints
+            case ResourceClaim():
+                self._inventory.claim(
+                    old if isinstance(old, ResourceClaim) else None,
+                    new if isinstance(new, ResourceClaim) else None,
+                )
+
+    def events(self) -> Iterator[OutOfReach | DeviceKindChanged | DevicesChanged]:
+        """Yields what has changed since the last call: kinds before the nodes that have devices of them."""
+        changed = [*self._pools.settle()]
+        if (event := self._hints.event(changed)) is not None:
+            yield event
+        self._inventory.settle(changed)
+        if self._stale:
+            self._stale = False
+            self._inventory.want(self._wanted())
+        if self._classes or self._inventory.known:
+            yield from self._inventory.events(none=not self._classes)
+
+    @property
+    def asks(self) -> bool:
+        """Whether `questions` may have new ones."""
+        return self._inventory.kinds.asks
+
+    def questions(self) -> Sequence[tuple[str, list[Facts]]]:
+        """Returns expressions, and the devices of which it is not known whether they hold, each once."""
+        found: dict[str, list[Facts]] = {}
+        for expression, of in self._inventory.kinds.unanswered():
+            found.setdefault(expression, []).append(of)
+        return [*found.items()]
+
+    def tell(self, expression: str, devices: Sequence[Facts], holds: Sequence[bool]) -> None:
+        """Takes the answers; `events` then has what they change."""
+        for of, held in zip(devices, holds, strict=True):
+            self._inventory.kinds.tell(expression, of, held)
+
+    def _wanted(self) -> Wanted:
+        wanted = Wanted()
+        for _, each in sorted(self._classes.items()):
+            with suppress(ValueError):  # a class that cannot be evaluated has no devices
+                add_class(wanted, each)
+        return wanted

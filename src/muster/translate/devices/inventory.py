@@ -57,7 +57,9 @@ class Inventory:
         """Takes in a claim: the devices that it has are in use, whoever allocated them."""
         latest = new or old
         assert latest is not None, "a change has an object"
-        before, now = self._claims.pop(latest.key, ()), _devices(new)
+        before = self._claims.pop(latest.key, ())
+        # what a claim that cannot be read has now is unknown: at least what it had
+        now = before if new is not None and new.metadata.unreadable else _devices(new)
         if now:
             self._claims[latest.key] = now
         self._allocated.update(now)
@@ -67,18 +69,31 @@ class Inventory:
                 del self._allocated[device]
             self._stale.update(dict.fromkeys(self._nodes.get(_pool(device), ())))
 
-    def events(self) -> Iterator[DeviceKindChanged | DevicesChanged]:
-        """Yields what the core has not been told: kinds before the nodes that have devices of them."""
+    @property
+    def known(self) -> bool:
+        """Whether the core has been told of devices."""
+        return bool(self._told)
+
+    def events(self, *, none: bool = False) -> Iterator[DeviceKindChanged | DevicesChanged]:
+        """Yields what the core has not been told: kinds before the nodes that have devices of them.
+
+        `none`: it shall know of no devices. They are told anew when it shall know of them again.
+        """
+        if none:
+            yield from (DevicesChanged(node) for node in sorted(self._told))
+            self._told.clear()
+            self._stale = dict.fromkeys(self._of_node)
+            return
         stale, self._stale = self._stale, {}
         nodes = [self._read(node) for node in sorted(stale)]
         yield from self.kinds.events()
         for event in nodes:
-            if self._told.get(event.node, DevicesChanged(event.node)) != event:
-                self._told[event.node] = event
+            if self._told.pop(event.node, nothing := DevicesChanged(event.node)) != event:
                 yield event
+            if event != nothing:
+                self._told[event.node] = event
             if not self._of_node.get(event.node):
                 self._of_node.pop(event.node, None)
-                self._told.pop(event.node, None)
 
     @property
     def omitted(self) -> Mapping[str, int]:

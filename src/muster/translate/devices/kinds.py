@@ -85,10 +85,13 @@ class Kinds:
         self._told: dict[KindId, DeviceKind] = {}
         #: by expression and facts, whether it holds
         self._known: dict[tuple[str, bytes], bool] = {}
+        #: whether kinds may have something to tell, and something to ask
+        self._stale = self.asks = False
 
     def want(self, wanted: Wanted) -> bool:
         """Takes what is asked of devices now. True: kinds have to be found anew for all of them."""
         self.wanted = wanted
+        self._stale = self.asks = True
         looked = wanted.looked_at
         if looked == self._looked:
             return False
@@ -108,10 +111,12 @@ class Kinds:
                 return None
             known = self._ids[whole] = KindId(len(self._kinds))
             self._kinds.append(_Kind(seen, taints, consumes, key))
+            self._stale = self.asks = True
         return known
 
     def unanswered(self) -> Iterator[tuple[str, Facts]]:
         """Yields expressions and devices of which it is not known whether they hold, each once."""
+        self.asks = False
         texts = {text for expressions in self.wanted.answers.values() for text in expressions}
         found = {kind.key: kind.facts for kind in self._living()}
         for text in sorted(texts):
@@ -119,9 +124,13 @@ class Kinds:
 
     def tell(self, expression: str, of: Facts, holds: bool) -> None:
         self._known[expression, _KEY(of)] = holds
+        self._stale = True
 
     def events(self) -> Iterator[DeviceKindChanged]:
         """Yields kinds that are new, or of which something else is known than was last told."""
+        if not self._stale:
+            return
+        self._stale = False
         for id_ in self._ids.values():
             kind = self._kinds[id_]
             now = self._kind(kind)

@@ -69,6 +69,8 @@ def claims_of(spec: PodSpec, namespace: str, known: Known) -> PodClaims:
 def add_class(wanted: Wanted, class_: DeviceClass) -> None:
     """Adds what a class asks of devices. Raises ValueError if muster cannot evaluate it."""
     name = class_.metadata.name
+    if class_.metadata.unreadable:
+        raise ValueError(f"DeviceClass {name}: {class_.metadata.unreadable}")
     wanted.add_class(name, tuple(expressions(class_.spec.selectors, f"DeviceClass {name}")))
 
 
