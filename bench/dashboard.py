@@ -15,8 +15,10 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import AnyKind, Object
 from muster.api.core_v1 import Pod
+from muster.api.rates import Rates
 from muster.app.views.job import JobView
 from muster.app.views.timeline import Timeline
+from muster.app.views.usage import Usage
 from muster.dashboard.access import Access, Viewer
 from muster.dashboard.cluster import KINDS, Cluster
 from muster.dashboard.pages import Pages, Sources
@@ -91,7 +93,10 @@ class Loaded:
         async def output(view: JobView, most: int, viewer: Viewer) -> list[Any]:
             return []
 
-        sources = Sources(lambda view, now: Timeline((), 0.0, 0.0), output, embedded=False)
+        async def used(view: JobView, now: float, viewer: Viewer) -> tuple[Usage, Rates]:
+            return Usage(), Rates()
+
+        sources = Sources(lambda view, now: Timeline((), 0.0, 0.0), output, used, embedded=False)
         access = Access(80)
         pages = Pages(self.cluster, sources)
         self.app = application(self.cluster, pages, Once(access, pages))

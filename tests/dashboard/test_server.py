@@ -6,23 +6,29 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
 from muster.api import kinds
+from muster.api.rates import Rates
+from muster.app.records import accounting
 from muster.app.views.job import JobView
 from muster.app.views.logs import Line
 from muster.app.views.timeline import Now, Timeline, timeline
+from muster.app.views.usage import Usage
 from muster.dashboard import cluster as dashboard
 from muster.dashboard.access import HEADERS, Access, Viewer
 from muster.dashboard.changes import Change, Refused
-from muster.dashboard.pages import HERE, ORDERS, Pages, Sources
+from muster.dashboard.pages import FEWEST, HERE, ORDERS, Pages, Sources, gathered
 from muster.dashboard.server import MAIN, Once, application
 from muster.kube.errors import Forbidden
-from muster.names import HOLD, SCHEDULER_LEASE, SCHEDULES
+from muster.names import HOLD, PROGRESS, SCHEDULER_LEASE, SCHEDULES
 from muster.workloads.pod_run import run_of
 from tests.runtime.test_loop import Cluster, scheduler
 
@@ -121,6 +127,10 @@ async def browser() -> AsyncIterator[Browser]:
     def when(view: JobView, now: float) -> Timeline:
         return timeline([run_of(pod) for pod in view.pods], None, now, Now.RUNNING, view.name)
 
+    async def used(view: JobView, now: float, viewer: Viewer) -> tuple[Usage, Rates]:
+        rates = Rates({"gpu": Decimal(2), "cpu": Decimal("0.5")})
+        return accounting.used(view, [run_of(pod) for pod in view.pods], rates, now), rates
+
     def does(change: Change) -> Callable[[JobView], Awaitable[None]]:
         async def act(view: JobView) -> None:
             if made_browser.refuses:
@@ -131,7 +141,7 @@ async def browser() -> AsyncIterator[Browser]:
 
     access = Access(PORT)
     changes = {change: does(change) for change in Change}
-    pages = Pages(seen, Sources(when, output, embedded=True, changes=changes))
+    pages = Pages(seen, Sources(when, output, used, embedded=True, changes=changes))
     app = application(seen, pages, Once(access, pages))
     running = asyncio.create_task(seen.run())
     made_browser = Browser(app, access.cookie.partition(";")[0], made, seen, changes)
@@ -223,6 +233,45 @@ async def test_a_pod_that_asks_for_more_than_there_is_takes_no_room_on_the_page(
     spec = {"nodeName": "n", "containers": [huge]}
     browser.of.create(kinds.POD, {"metadata": {"name": "on-n"}, "spec": spec})
     await browser.of.until(lambda: browser.says("/nodes", "<b>n</b>", "on-n"))
+
+
+async def test_the_page_of_a_job_has_its_progress_as_curves_and_what_it_has_cost(browser: Browser) -> None:
+    pod = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}  # type: ignore[index]
+    browser.of.node("n")
+    browser.of.create(kinds.POD, pod)
+    page = "/jobs/default/x"
+    await browser.of.until(lambda: browser.says(page, "<h1>x</h1>"))
+    assert "Progress" not in (await browser.get(page)).text
+    for step, loss in ((1, "3"), (2, "nan"), (3, "1.5")):
+        told = {"metadata": {"annotations": {PROGRESS: f"step={step} loss={loss}"}}}
+        browser.of.registry.patch(kinds.POD, "default", "x", told)
+        await browser.of.until(lambda step=step: browser.says(page, f": step={step} loss="))  # type: ignore[misc]
+    text = (await browser.get(page)).text
+    assert text.count("<polyline") == 3  # the step's, and the two parts of the loss
+    for what in ("step", "loss"):
+        assert f'aria-labelledby="curve-{what} curve-{what}-text"' in text
+        assert f'<title id="curve-{what}">' in text
+    assert '<td class="n">3</td><td class="n">1.5</td>' in text  # what the curves say, as a table
+    assert "<dt>CPU-hours</dt>" in text
+    assert "<dt>cost</dt>" in text
+    assert "data-follows" in text
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), max_size=300), st.integers(5, 40))
+async def test_each_pod_has_its_last_lines_and_all_are_few(printed: list[tuple[int, int]], most: int) -> None:
+    lines = [Line(f"p{pod}", str(number)) for number, (pod, _) in enumerate(sorted(printed))]
+
+    async def read() -> AsyncIterator[Line]:
+        for line in lines:
+            yield line
+
+    found = await gathered(read(), most)
+    assert len(found) <= most
+    assert [line for line in lines if line in found] == found
+    assert all(line in found for line in lines[-FEWEST:] if line.pod == lines[-1].pod)
+    if len({line.pod for line in lines}) <= most // FEWEST:
+        assert {line.pod for line in found} == {line.pod for line in lines}
 
 
 async def test_output_that_cannot_be_read_is_said(browser: Browser) -> None:
@@ -409,7 +458,7 @@ async def test_what_cannot_be_shown_leaves_the_other_pages(
     def broken(moment: object) -> Any:
         raise KeyError("x")
 
-    monkeypatch.setattr("muster.dashboard.pages._queues", broken)
+    monkeypatch.setattr("muster.dashboard.room.queues", broken)
     assert (await browser.get("/queues")).status == 500
     assert "/queues cannot be shown" in caplog.text
     assert (await browser.get("/jobs")).status == 200

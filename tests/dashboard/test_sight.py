@@ -1,6 +1,7 @@
 """On a cluster each viewer sees what its bearer token may see, and nothing else."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -12,10 +13,12 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
+from muster.api.rates import Rates
 from muster.api.reviews import TOKEN_REVIEW, UserInfo
 from muster.app.views.job import JobView
 from muster.app.views.logs import Line
 from muster.app.views.timeline import Now, timeline
+from muster.app.views.usage import Usage
 from muster.dashboard import cluster as dashboard
 from muster.dashboard.access import Viewer
 from muster.dashboard.pages import Pages, Sources
@@ -102,8 +105,11 @@ async def site() -> AsyncIterator[Site]:
         found.asked.append(viewer.token)
         return [Line("p", "a line")]
 
+    async def used(view: JobView, now: float, viewer: Viewer) -> tuple[Usage, Rates]:
+        return Usage(), Rates()
+
     sources = Sources(
-        lambda view, now: timeline([], None, now, Now.RUNNING, view.name), output, embedded=False
+        lambda view, now: timeline([], None, now, Now.RUNNING, view.name), output, used, embedded=False
     )
     pages = Pages(seen, sources)
     gate = SignIn(Reviews(server, asyncio.get_running_loop().time), pages, [HOST], lambda: unread)  # type: ignore[arg-type]
@@ -145,6 +151,29 @@ async def test_each_viewer_sees_the_jobs_of_its_namespaces(site: Site) -> None:
     for viewer in ("nobody", "pods-only"):
         for path in ("/", "/jobs", "/nodes", "/queues"):
             assert "job-of" not in (await site.get(path, viewer)).text
+
+
+async def test_what_is_recorded_of_a_job_does_not_name_gangs_of_others(site: Site) -> None:
+    async with scheduler(site.of):
+        await two(site)
+        await site.of.until(lambda: site.says("/jobs/red/job-of-red", "red", "running"))
+    found = [json.loads(each)["metadata"] for each in site.of.registry.list(kinds.GANG).items]
+    [gang] = [each["name"] for each in found if each["namespace"] == "red"]
+    name = "blue/job-of-blue"
+    told = {
+        "blockers": [name, "red/other"],
+        "remedies": [{"effect": f"when {name} ends", "change": f"cancel {name}"}],
+        "expectedStart": {"at": "2026-01-31T12:00:00Z", "basis": f"when {name} ends"},
+        "podSets": [{"name": "p", "fits": 0, "wanted": 1, "limitedBy": {f"held by {name}": 2}}],
+    }
+    status = {"explanation": told, "warnings": [f"it waits for {name}"]}
+    site.of.registry.patch(kinds.GANG, "red", gang, {"status": status})
+    address = "/jobs/red/job-of-red"
+    await site.of.until(lambda: site.says(address, "root", name, "it waits for"))
+    text = (await site.get(address, "red")).text
+    assert "job-of-blue" not in text
+    assert "red/other" in text
+    assert text.count("another namespace&#39;s gang") == 6
 
 
 async def test_only_who_sees_everything_may_plan(site: Site) -> None:

@@ -2364,6 +2364,22 @@ FAULTS: Final = (
         ("tests/dashboard/test_live.py",),
     ),
     Fault(
+        "the page of a job names gangs of other namespaces",
+        "pages",
+        "dashboard/pages.py",
+        "return moment.text(value) if",
+        "return value if",
+        ("tests/dashboard/test_sight.py",),
+    ),
+    Fault(
+        "reports of a pod are kept without end",
+        "progress",
+        "dashboard/progress.py",
+        "            del points[1::2]",
+        "            pass",
+        ("tests/dashboard/test_progress.py",),
+    ),
+    Fault(
         "a viewer of one namespace may plan on the whole cluster",
         "pages",
         "dashboard/pages.py",

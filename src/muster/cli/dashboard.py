@@ -13,8 +13,10 @@ from muster.cli.say import say
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from muster.api.rates import Rates
     from muster.app.views.job import JobView
     from muster.app.views.logs import Line
+    from muster.app.views.usage import Usage
     from muster.app.wiring.cluster import Target
     from muster.app.wiring.state_directory import Endpoint
     from muster.dashboard.access import Viewer
@@ -79,6 +81,9 @@ def command(
 #: Pods of a real cluster whose output a page shows, and seconds for which that is kept.
 FEW: Final = 4
 FRESH: Final = 5.0
+#: Seconds for which prices are kept, and viewers for whom.
+PRICED: Final = 60.0
+TOKENS: Final = 1_000
 
 
 async def _serve(
@@ -95,7 +100,7 @@ async def _serve(
     import signal
     import time
 
-    from muster.app.records import runs
+    from muster.app.records import accounting, runs
     from muster.app.views import pods
     from muster.app.views.logs import read, read_archive
     from muster.app.wiring.cluster import acting, archive
@@ -132,10 +137,25 @@ async def _serve(
                 known[key] = now, lines
             return lines
 
+        #: prices that viewers may read, by their tokens
+        prices: dict[str, tuple[float, Rates]] = {}
+
+        async def used(view: "JobView", now: float, viewer: "Viewer") -> "tuple[Usage, Rates]":
+            at, rates = prices.get(viewer.token, (0.0, None))
+            if rates is None or now - at > PRICED:
+                async with _as(viewer, target, client) as reader:
+                    rates = await accounting.rates_of(reader)
+                if len(prices) >= TOKENS:
+                    prices.clear()
+                prices[viewer.token] = now, rates
+            record = await asyncio.to_thread(runs.of_view, target, view)
+            return accounting.used(view, record.runs, rates, now), rates
+
         cluster = Cluster(client, target.schedulers)
         sources = Sources(
             lambda view, now: runs.of_view(target, view).timeline(now),
             output,
+            used,
             embedded=target.embedded,
             changes={} if read_only or listen else _changes(client),
         )

@@ -1,6 +1,6 @@
 """What is ahead, and whom evictions have cost what: values of the pages Calendar and Evictions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -123,11 +123,31 @@ class Eviction:
     cost: str
 
 
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """Evictions, the newest first, and what all of them have lost: GPU-hours, and money."""
+
+    rows: Sequence[Eviction]
+    hours: Decimal
+    cost: Decimal
+
+
 def evictions(moment: Moment) -> Object:
-    """The latest evictions of jobs that exist, the newest first, and what all of them have lost."""
+    """The latest evictions of jobs that exist, and what all of them have lost."""
+    found = evicted(moment, moment.jobs)
+    return {
+        "rows": found.rows[:ROWS],
+        "total": len(found.rows),
+        "hours": found.hours,
+        "cost": money(found.cost) if found.cost else "",
+    }
+
+
+def evicted(moment: Moment, jobs: Iterable[JobView]) -> Evicted:
+    """The evictions of these jobs."""
     found: list[Eviction] = []
     hours = cost = Decimal(0)
-    for view in moment.jobs:
+    for view in jobs:
         for told in (entry for gang in view.gangs for entry in gang.status.preemptions):
             try:
                 entry = msgspec.convert(told, PreemptionSpec)
@@ -142,9 +162,4 @@ def evictions(moment: Moment) -> Object:
             price = money(priced) if priced is not None else ""
             found.append(Eviction(view, entry.at, moment.text(entry.by), entry.kind, entry.pods, work, price))
     found.sort(key=lambda each: each.at, reverse=True)
-    return {
-        "rows": found[:ROWS],
-        "total": len(found),
-        "hours": hours,
-        "cost": money(cost) if cost else "",
-    }
+    return Evicted(found, hours, cost)

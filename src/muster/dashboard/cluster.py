@@ -12,6 +12,7 @@ from functools import partial
 from math import inf
 from typing import Final
 
+from muster.api import kinds
 from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.fields import UNREADABLE
@@ -22,6 +23,7 @@ from muster.app.views.nodes import NodeView
 from muster.app.views.queues import QueueView
 from muster.dashboard.access import Sight
 from muster.dashboard.live import Decided, Live
+from muster.dashboard.progress import Reports
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.informers import Informers
@@ -107,6 +109,8 @@ class Cluster:
         self._live = self._new(schedulers, Settings())
         self._asked = False  # whether a page has waited for all kinds
         self._read: set[AnyKind] = set()
+        #: of pods, about their progress
+        self.reports = Reports()
         self._settings_at = -inf
         #: the last answer why gangs wait; what computes the next; when that may begin (monotonic)
         self._decided: Decided | None = None
@@ -205,6 +209,9 @@ class Cluster:
 
     def _take(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
         self._live.change(kind, old, new)
+        if kind is kinds.POD:
+            before, after = (each if isinstance(each, Pod) else None for each in (old, new))
+            self.reports.take(before, after)
         self._changed.set()
 
     def _progressed(self, kind: AnyKind, revision: str) -> None:

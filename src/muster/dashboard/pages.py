@@ -7,13 +7,13 @@ in a name turns the direction of a page.
 
 import asyncio
 import time
-from collections import Counter, defaultdict
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -21,33 +21,34 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from muster.api import requests
 from muster.api.base import Object
 from muster.api.quantity import show
+from muster.api.rates import Rates, money
 from muster.api.visible import visible
-from muster.app.views import pods, queues, summary
+from muster.app.views import pods, summary, usage
 from muster.app.views.job import JobView, State
 from muster.app.views.logs import Line
 from muster.app.views.timeline import Timeline
-from muster.dashboard import calendar, changes, drawing, overview, plans
+from muster.app.views.usage import Usage
+from muster.dashboard import calendar, changes, drawing, overview, plans, progress, room
 from muster.dashboard.access import FORM, Viewer
 from muster.dashboard.changes import Change, Refused
-from muster.dashboard.cluster import FAILURES, Cluster, Moment
+from muster.dashboard.cluster import Cluster, Moment
 from muster.dashboard.sight import HiddenPage, seen
 from muster.kube.errors import ApiError, Invalid, Unanswered, Unreachable
-from muster.names import GPU, GPU_SHARE
-from muster.translate.disclosure import other
 from muster.workloads.findings import JobFileError
 
 HERE: Final = Path(__file__).parent
 #: Whom the page is made for; templates ask for it.
 _VIEWER: Final[ContextVar[Viewer | None]] = ContextVar("viewer", default=None)
-#: Jobs on a page of the table, and nodes on a page.
+#: What of the cluster it may see; texts of the scheduler pass through it (`told`).
+_MOMENT: Final[ContextVar[Moment | None]] = ContextVar("moment", default=None)
+#: Jobs on a page of the table.
 ROWS: Final = 100
-BOXES: Final = 200
-#: Pods and lines of output that the page of a job shows.
+#: Pods and lines of output that the page of a job shows; of each pod with output at least so many.
 PODS: Final = 256
 LINES: Final = 200
+FEWEST: Final = 5
 #: What the table of jobs may be sorted by.
 ORDERS: Final[Mapping[str, Callable[[JobView], Any]]] = {  # Any: comparable
     "name": lambda view: (view.namespace, view.name),
@@ -65,8 +66,10 @@ class Sources:
 
     #: when the pods of a job waited and ran
     timeline: Callable[[JobView, float], Timeline]
-    #: the last lines that the pods of a job have printed
+    #: the last lines that the pods of a job have printed (`gathered`)
     output: Callable[[JobView, int, Viewer], Awaitable[Sequence[Line]]]
+    #: what a job has used until now, and the prices that a viewer may read
+    used: Callable[[JobView, float, Viewer], Awaitable[tuple[Usage, Rates]]]
     #: whether the cluster is the embedded one
     embedded: bool
     #: how jobs are changed; empty: not at all
@@ -94,11 +97,12 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters |= {"age": _age, "clock": _clock, "amount": show, "share": drawing.share}
-        self._templates.filters["ahead"] = _ahead
+        self._templates.filters |= {"ahead": _ahead, "told": _told}
         self._planning = asyncio.Lock()  # one plan at a time: it may take as much as the whole cluster
         self._templates.globals |= {
             "hue": drawing.hue,
             "WIDTH": drawing.WIDTH,
+            "HEIGHT": progress.HEIGHT,
             "identity": changes.identity,
             "changes": sources.changes,
             "viewer": _VIEWER.get,
@@ -127,7 +131,9 @@ class Pages:
     async def _seen_by(self, viewer: Viewer) -> Moment:
         _VIEWER.set(viewer)
         moment = await self._cluster.now()
-        return seen(moment, await viewer.sight(moment.namespaces))
+        found = seen(moment, await viewer.sight(moment.namespaces))
+        _MOMENT.set(found)
+        return found
 
     async def sent(
         self, path: str, query: Mapping[str, str], form: Mapping[str, str], viewer: Viewer
@@ -161,9 +167,9 @@ class Pages:
             case ["plan"]:
                 return self._plan_page(moment)
             case ["queues"]:
-                return await self._made("queues", moment, "muster queues", lambda: _queues(moment))
+                return await self._made("queues", moment, "muster queues", lambda: room.queues(moment))
             case ["nodes"]:
-                return await self._made("nodes", moment, "muster nodes", lambda: _nodes(moment, query))
+                return await self._made("nodes", moment, "muster nodes", lambda: room.nodes(moment, query))
         return self.problem(404, "There is no such page", f"Nothing is at /{path.strip('/')}.")
 
     async def _calendar(self, moment: Moment) -> Page:
@@ -257,6 +263,7 @@ class Pages:
                 view, alone = await asyncio.to_thread(with_it)
         told = [gang.status.explanation for gang in view.gangs if gang.status.explanation]
         timeline = await asyncio.to_thread(self._sources.timeline, view, self._now())
+        reporter, points = self._cluster.reports.of(view.pods)
         return self._page(
             "job",
             moment,
@@ -269,7 +276,29 @@ class Pages:
             bars=drawing.bars(timeline)[:PODS],
             length=timeline.end - timeline.begin,
             lines=await self._output(view, viewer),
+            used=await self._used(moment, view, viewer),
+            reporter=reporter,
+            points=points,
+            curves=progress.curves(points),
+            reports=progress.rows(points),
         )
+
+    async def _used(self, moment: Moment, view: JobView, viewer: Viewer) -> Object | None:
+        """What the job has used and lost, as `muster usage --by job` says it; None if that cannot be read."""
+        try:
+            used, rates = await self._sources.used(view, self._now(), viewer)
+        except (ApiError, Unanswered, Unreachable):
+            return None
+        cost, lost = usage.priced(used, rates), calendar.evicted(moment, [view])
+        return {
+            "gpus": usage.hours(used.used_gpu_hours),
+            "cpus": usage.hours(used.used_cpu_hours),
+            "waited": used.waited,
+            "cost": money(cost) if cost is not None else "",
+            "evictions": len(lost.rows),
+            "lost": str(lost.hours),
+            "lost_cost": money(lost.cost) if lost.cost else "",
+        }
 
     async def _output(self, view: JobView, viewer: Viewer) -> Sequence[Line]:
         """The last lines, or why they cannot be read."""
@@ -306,7 +335,7 @@ def _jobs(moment: Moment, query: Mapping[str, str]) -> Object:
         and (not queue or view.queue == queue)
     ]
     found = sorted(found, key=ORDERS[order]) if order in ORDERS else found[::-1]
-    number, last = _page_number(query, len(found), ROWS)
+    number, last = room.page_number(query, len(found), ROWS)
     return {
         "rows": [(view, summary.gpus(view)) for view in found[number * ROWS : (number + 1) * ROWS]],
         "total": len(found),
@@ -320,12 +349,6 @@ def _jobs(moment: Moment, query: Mapping[str, str]) -> Object:
     }
 
 
-def _page_number(query: Mapping[str, str], total: int, rows: int) -> tuple[int, int]:
-    """The page that is asked for, and the last one."""
-    last, asked = max((total - 1) // rows, 0), query.get("page", "0")
-    return min(int(asked), last) if asked.isascii() and asked.isdigit() and len(asked) < 9 else 0, last
-
-
 def _pod(pod: Any) -> Object:  # Any: a Pod
     return {
         "label": pods.label(pod),
@@ -334,68 +357,6 @@ def _pod(pod: Any) -> Object:  # Any: a Pod
         "restarts": pods.restarts_of(pod),
         "why": pods.pod_reason(pod),
     }
-
-
-def _queues(moment: Moment) -> Object:
-    found = moment.queues
-    rows = []
-    resources = queues.resources(found)[:4]
-    whole = Counter[str]()
-    for node in moment.nodes:
-        for resource in resources:
-            whole[resource] += node.capacity.get(resource, 0)
-    waiting = Counter(each.queue for each in moment.jobs if each.state is State.WAITING)
-    for view in found:
-        account = view.account
-        cap = dict(account.rules.capability)
-        bars = []
-        for resource in resources:
-            key, unit = (GPU_SHARE, 1000) if resource == GPU else (resource, 1)
-            bars.append(
-                {
-                    "resource": resource,
-                    "used": account.used[key] / unit,
-                    "entitled": float(account.entitled.get(key, 0)) / unit,
-                    "cap": cap.get(resource),
-                    "whole": whole[resource],
-                }
-            )
-        rows.append({"view": view, "bars": bars, "front": view.front, "waiting": waiting[view.name]})
-    return {"rows": rows, "resources": resources}
-
-
-def _nodes(moment: Moment, query: Mapping[str, str]) -> Object:
-    shown, words = query.get("job", "")[:253], query.get("q", "")[:253]
-    own = {pod.spec.node_name for view in moment.jobs if view.name == shown for pod in view.pods}
-    found = [node for node in moment.nodes if words in node.name and (not shown or node.name in own)]
-    number, last = _page_number(query, len(found), BOXES)
-    there = found[number * BOXES : (number + 1) * BOXES]
-    held: defaultdict[str, list[str]] = defaultdict(list)
-    on: defaultdict[str, set[str]] = defaultdict(set)
-    for node in there:
-        most = min(node.capacity.get(GPU, 0), drawing.CELLS)
-        for pod, view in moment.on(node.name):
-            name = view.name if view is not None else pod.metadata.name
-            held[node.name] += [name] * min(_gpus(pod), most - len(held[node.name]))
-            on[node.name].add(name)
-        if not moment.sight.whole:  # what others use is not free
-            held[node.name] += [other("job")] * (min(node.used.get(GPU, 0), most) - len(held[node.name]))
-    return {
-        "boxes": drawing.boxes(there, held),
-        "number": number,
-        "last": last,
-        "total": len(found),
-        "query": {"job": shown, "q": words},
-        "on": {node: sorted(names) for node, names in on.items()},
-        "shown": shown,
-    }
-
-
-def _gpus(pod: Any) -> int:  # Any: a Pod
-    try:
-        return ceil(requests.gpus(pod))
-    except FAILURES:
-        return 0
 
 
 def _shown(value: Any) -> Any:  # Any: whatever a template writes
@@ -416,11 +377,17 @@ def _clock(seconds: float) -> str:
     return drawing.duration(seconds)
 
 
+def _told(value: Any) -> Any:  # Any: of an object
+    """A text of the scheduler, or of a controller, as the viewer may read it."""
+    moment = _MOMENT.get()
+    return moment.text(value) if moment is not None and isinstance(value, str) else value
+
+
 async def gathered(lines: AsyncIterator[Line], most: int) -> list[Line]:
-    """The last so many lines."""
-    found: list[Line] = []
+    """The last lines of each pod, so many in all: each has as many, and the last pods have `FEWEST`."""
+    found: dict[str, deque[Line]] = {}
     async for line in lines:
-        found.append(line)
-        if len(found) > 2 * most:
-            del found[:-most]
-    return found[-most:]
+        found.setdefault(line.pod, deque(maxlen=most)).append(line)
+    some = [*found.values()][-max(most // FEWEST, 1) :]
+    share = most // max(len(some), 1)
+    return [line for each in some for line in [*each][-share:]]

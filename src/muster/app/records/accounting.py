@@ -45,19 +45,30 @@ async def account(
     client: Client, target: Target, now: float, only: Iterable[JobView] | None = None
 ) -> Account:
     """The account of all jobs in the target's scope, or of `only` these. `now`: in seconds since 1970."""
-    prices = await _rates(client)
+    prices = await rates_of(client)
     existing = jobs.views(await fetch(client, target.scope))
     known = [*past.deleted(target, target.scope, judge=False), *existing]
     if target.embedded:
         runs = _history(target.scope)
     else:
         runs = [run_of(pod) for view in existing for pod in view.pods if pod.metadata.creation_timestamp]
-    found = _by_job(runs, known)
     wanted = None if only is None else {view.resource.metadata.uid for view in only}
+    found = [
+        (view, mine)
+        for view, mine in _by_job(runs, known)
+        if wanted is None or (view is not None and view.resource.metadata.uid in wanted)
+    ]
+    return _account(found, prices, now)
+
+
+def used(view: JobView, runs: Iterable[PodRun], prices: Rates, now: float) -> Usage:
+    """What one job has used, of which these are the runs, as `account` would say."""
+    return _account([(view, [*runs])], prices, now).of(view.resource.metadata.uid)
+
+
+def _account(jobs: Iterable[tuple[JobView | None, list[PodRun]]], prices: Rates, now: float) -> Account:
     uses, waits = list[Use](), list[Waited]()
-    for view, mine in found:
-        if wanted is not None and (view is None or view.resource.metadata.uid not in wanted):
-            continue
+    for view, mine in jobs:
         owner = _owner(view, mine)
         uses += [use for run in mine if (use := _use(owner, run, now)) is not None]
         if (wait := _wait(owner, view, mine, now)) is not None:
@@ -133,7 +144,7 @@ def _history(namespace: str) -> list[PodRun]:
         store.close()
 
 
-async def _rates(client: Client) -> Rates:
+async def rates_of(client: Client) -> Rates:
     """The prices that the cluster's administrator has written; none if the caller may not read them."""
     try:
         return rates.read(await client.get(kinds.CONFIG_MAP, NAMESPACE, rates.NAME))

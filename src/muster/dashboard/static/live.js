@@ -48,3 +48,5 @@ document.addEventListener("change", (event) => {
   if (form) form.requestSubmit();
 });
 setInterval(ages, 1000);
+// what pods print changes no object, so nothing tells of it
+setInterval(() => { if (!document.hidden && document.querySelector("main [data-follows]")) refresh(); }, 5000);
