@@ -48,6 +48,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("--memory 64GB -- true", "--memory 64GB: '64GB' is not a quantity; write 64Gi"),
         ("--env A -- true", "A is not set here; write A=VALUE"),
         ("--env-file nosuch -- true", "nosuch: cannot be read"),
+        ("--notify ftp://host/x -- true", "--notify: write an http:// or https:// URL with a host"),
+        ("--notify nosuch-program -- true", "--notify: there is no program nosuch-program"),
+        ("--notify true --context c -- true", "--notify is for the embedded cluster; on a real one write:"),
         ("--frobnicate job.yaml", "No such option: --frobnicate"),
     ],
 )

@@ -9,9 +9,9 @@ import yaml
 
 from muster.app.wiring.cluster import Target
 from muster.cli.errors import Failure
-from muster.cli.submission import _command_line, copied
+from muster.cli.submission import _command_line, copied, told
 from muster.names import SUBMITTED_FROM
-from tests.cli.binary import Muster
+from tests.cli.binary import Muster, until
 
 JOB = """apiVersion: batch/v1
 kind: Job
@@ -46,6 +46,8 @@ print("continued in", os.path.basename(os.getcwd()), os.environ["PYTHONUNBUFFERE
         ),
         ("run -eA=secret job.yaml", "muster run -eA job.yaml"),
         ("run -- env -e A=1", "muster run -- env -e A=1"),
+        ("run --notify https://host/key job.yaml", "muster run --notify ... job.yaml"),
+        ("run --notify=https://host/key job.yaml", "muster run --notify=... job.yaml"),
     ],
 )
 def test_a_command_line_is_told_without_values_of_variables(words: str, told: str) -> None:
@@ -84,3 +86,38 @@ def test_a_job_runs_from_its_copy_and_continues_from_what_it_saved(muster: Muste
     checkpoints = f"{muster.home}/checkpoints/default/saves.{job['metadata']['uid']}"
     assert directories == [checkpoints, str(copy)]
     assert f"  submitted as: {source['command']}" in muster.run("why", "saves").lines
+
+
+def test_whom_a_job_tells_is_named_for_the_embedded_cluster_alone() -> None:
+    with pytest.raises(
+        Failure, match="--notify is for the embedded cluster; on a real one write: muster run"
+    ):
+        told("true", Target("a-kubeconfig"))
+    with pytest.raises(Failure, match="--notify: there is no program nosuch"):
+        told("nosuch", Target())
+
+
+@pytest.mark.full
+def test_a_program_and_the_next_host_are_told_what_happens_to_a_job(muster: Muster) -> None:
+    tell = muster.cwd / "tell"
+    tell.write_text(
+        '#!/bin/sh\necho "$MUSTER_EVENT $MUSTER_STATE $MUSTER_JOB" >> told\ncat >> bodies\necho >> bodies\n'
+    )
+    tell.chmod(0o700)
+    muster.run("run", "--notify", "./tell", "--name", "fails", "--", "sh", "-c", "exit 3", code=3)
+    muster.run("submit", "--notify", "./tell", "--name", "sleeps", "--", "sleep", "1000")
+    until(lambda: "start running sleeps\n" in (muster.cwd / "told").read_text(), "the start is told")
+    muster.run("down")
+    muster.run("cancel", "sleeps")
+    until(lambda: "end cancelled sleeps\n" in (muster.cwd / "told").read_text(), "the end is told")
+    lines = (muster.cwd / "told").read_text().splitlines()
+    assert sorted(lines) == [
+        "end cancelled sleeps",
+        "end failed fails",
+        "start running fails",
+        "start running sleeps",
+    ]
+    bodies = map(json.loads, (muster.cwd / "bodies").read_text().splitlines())
+    assert [each["exitCode"] for each in bodies if each["text"].startswith("fails has ended")] == [3]
+    kept = json.dumps(yaml.safe_load(muster.run("get", "fails", "-o", "yaml").out))
+    assert "./tell" not in kept, "what may be a key is in no object"

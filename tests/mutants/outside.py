@@ -16,6 +16,51 @@ def _faults(invariant: str, file: str, test: str, *changes: Change) -> Iterator[
 
 FAULTS: Final = (
     *_faults(
+        "notices",
+        "app/wiring/notices.py",
+        "app/wiring/test_notices",
+        (
+            "an event that is told again whenever it is seen",
+            "if event.key not in known and (len(found) < MOST or",
+            "if event.key and (len(found) < MOST or",
+        ),
+        (
+            "an event that is attempted for ever",
+            "closed = not trouble or was.attempts >= ATTEMPTS",
+            "closed = not trouble",
+        ),
+    ),
+    *_faults(
+        "notices",
+        "app/wiring/notifying.py",
+        "app/wiring/test_notifying",
+        (
+            "an attempt that is made before it is recorded",
+            "                self._write(uid, begun)",
+            "                pass",
+        ),
+        (
+            "a host that leaves before the end of a job is told",
+            "or any(job.told.over or job.told.holds(now)",
+            "or any(job.told.over",
+        ),
+    ),
+    *_faults(
+        "notices",
+        "app/wiring/sending.py",
+        "app/wiring/test_sending",
+        (
+            "a redirect that is followed to another address",
+            "headers=headers, allow_redirects=False",
+            "headers=headers, allow_redirects=True",
+        ),
+        (
+            "what a command has forked, left running",
+            "            os.killpg(process.pid, signal.SIGKILL)",
+            "            os.kill(process.pid, signal.SIGKILL)",
+        ),
+    ),
+    *_faults(
         "devices",
         "controllers/resource_claims.py",
         "controllers/test_resource_claims",

@@ -15,6 +15,7 @@ from muster.cli.options import Context, Gang, Into, Kubeconfig, Nodes, Queue, Vo
 
 if TYPE_CHECKING:
     from muster.app.wiring.cluster import Target
+    from muster.app.wiring.sending import Address
     from muster.workloads.jobfile import JobFile, Source
 
 #: Where `Command` leaves the words after `--`.
@@ -54,6 +55,12 @@ Print = Annotated[
 Copy = Annotated[
     bool, typer.Option("--copy", help="Run from a copy of this directory: tracked and unignored files.")
 ]
+Notify = Annotated[
+    str,
+    typer.Option(
+        "--notify", metavar="COMMAND|URL", help="Tell this when the job starts, ends, stalls or is evicted."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,7 @@ class Asked:
     env_file: EnvFile = None
     print_only: Print = False
     copy_files: Copy = False
+    notify: Notify = ""
     queue: Queue = None
     volume: Volumes = None
     namespace: Into = None
@@ -159,6 +167,8 @@ class Work:
     load: "Callable[..., JobFile]"
     #: what the job records of its submission
     source: "Source"
+    #: whom to tell what happens to its jobs
+    notify: "Address | None" = None
 
 
 def work(called_by: typer.Context, asked: Asked, *, jobs: bool) -> Work | None:
@@ -178,6 +188,7 @@ def work_of(what: Given, asked: Asked, *, jobs: bool, command: str | None = None
     from muster.cli import jobfile, submission
 
     target = Target(asked.kubeconfig, asked.context, asked.namespace, asked.nodes)
+    notify = submission.told(asked.notify, target) if asked.notify else None
     copy = submission.copied(target) if asked.copy_files else ""
     load = partial(
         jobfile.load,
@@ -191,7 +202,7 @@ def work_of(what: Given, asked: Asked, *, jobs: bool, command: str | None = None
         cwd=copy,
         jobs=jobs,
     )
-    return Work(target, load, submission.record(what.origin, copy, command))
+    return Work(target, load, submission.record(what.origin, copy, command), notify)
 
 
 def given(context: typer.Context, asked: Asked) -> Given | None:

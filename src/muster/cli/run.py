@@ -36,7 +36,11 @@ def command(called_by: typer.Context, asked: Asked, replace: Replace = False) ->
         from muster.cli.running import Runner
 
         show.started(endpoint)
-        runner = Runner(job, found.target, endpoint, found.source, asked.queue, replaced, load=found.load)
+        runner = Runner(
+            *(job, found.target, endpoint, found.source, asked.queue, replaced),
+            load=found.load,
+            notify=found.notify,
+        )
         exit_code = asyncio.run(runner.run())
     raise typer.Exit(exit_code)
 

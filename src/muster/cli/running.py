@@ -19,8 +19,9 @@ from muster.app.views.jobs import views
 from muster.app.views.logs import last_lines
 from muster.app.views.objects import fetch
 from muster.app.wiring.cluster import Target, acting, alive, archive, full_disk
+from muster.app.wiring.sending import Address
 from muster.app.wiring.state_directory import Endpoint
-from muster.cli import jobfile, show
+from muster.cli import jobfile, show, submission
 from muster.cli.errors import INTERRUPTED, UNREACHABLE, Failure
 from muster.cli.say import say
 from muster.cli.screen import Screen
@@ -46,11 +47,13 @@ class Runner:
         replaced: Sequence[Followed] = (),
         *,
         load: Callable[..., JobFile],
+        notify: Address | None = None,
     ) -> None:
         """`queue`: the queue of --queue, if given. `replaced`: the names that the file gives to its jobs.
 
-        `source`: see `app.commands.cancel.of_file`. `load`: see `jobfile.preflight`.
+        `source`: see `app.commands.cancel.of_file`. `load`: see `jobfile.preflight`. `notify`: whom to tell.
         """
+        self._notify = notify
         self._source, self._replaced, self._load = source, replaced, load
         self._job, self._target, self._endpoint, self._queue = job, target, endpoint, queue
         self._jobs: list[Followed] = []
@@ -72,6 +75,7 @@ class Runner:
             for number in _SIGNALS:  # before, an interruption ends the command: nothing is submitted
                 asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
             self._jobs = (await submit(client, self._job, new=True, source=self._source)).jobs
+            await submission.have_told(client, self._jobs, self._notify)
             try:
                 ended = await self._follow(client)
                 ended, others = await self._after(client, ended)

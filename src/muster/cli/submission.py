@@ -1,13 +1,15 @@
 """Where a job is submitted from: what it records of that, and where and from which files its pods run."""
 
+import asyncio
 import os
 import pwd
 import secrets
 import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +17,11 @@ from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.workloads.jobfile import LONGEST_COMMAND, Caller, Source
+
+if TYPE_CHECKING:
+    from muster.app.commands.follow import Followed
+    from muster.app.wiring.sending import Address
+    from muster.kube.client import Client
 
 
 def where_from(file: str) -> Source:
@@ -47,7 +54,7 @@ def record(file: str, copy: str = "", command: str | None = None) -> Source:
 
 
 def _command_line(words: Sequence[str]) -> str:
-    """The command line of muster, without values of variables, which may be secret."""
+    """The command line of muster, without values of variables and `--notify`, which may be secret."""
     cut = words.index("--") if "--" in words else len(words)
     told = ["muster", *words]
     for number, word in enumerate(words[:cut]):
@@ -55,6 +62,10 @@ def _command_line(words: Sequence[str]) -> str:
             told[number + 1] = word.partition("=")[0]
         elif word.startswith("--env="):
             told[number + 1] = "=".join(word.split("=")[:2])
+        elif number and words[number - 1] == "--notify":
+            told[number + 1] = "..."
+        elif word.startswith("--notify="):
+            told[number + 1] = "--notify=..."
         elif word.startswith("-e") and not word.startswith("--"):
             told[number + 1] = word.partition("=")[0]
     return shlex.join(told).encode(errors="backslashreplace").decode()
@@ -75,6 +86,40 @@ def copied(target: Target) -> str:
     except repository.TooLarge as error:
         raise Failure(str(error), BAD_INPUT) from None
     return str(to)
+
+
+def told(notify: str, target: Target) -> "Address":
+    """Whom `--notify` names. Raises Failure."""
+    from muster.app.wiring import sending
+
+    if not target.embedded:
+        raise Failure(
+            "--notify is for the embedded cluster; on a real one write: muster run … ; COMMAND, or have "
+            "Prometheus alert by muster's metrics (docs/reference/daemons.md)",
+            BAD_INPUT,
+        )
+    try:
+        return sending.address(notify, os.getcwd(), os.environ)
+    except ValueError as error:
+        raise Failure(f"--notify: {error}", BAD_INPUT) from None
+
+
+async def have_told(client: "Client", jobs: Iterable["Followed"], to: "Address | None") -> None:
+    """Has the embedded cluster tell what happens to these jobs, which were submitted just now."""
+    if to is None:
+        return
+    from muster.api.base import Resource
+    from muster.app.wiring import notifying
+    from muster.cli.say import say
+    from muster.kube.errors import ApiError
+
+    root = StateDirectory.of_user().root
+    for job in jobs:
+        try:
+            there: Resource = await client.get(job.kind, job.namespace, job.name)
+            await asyncio.to_thread(notifying.ask, root, there, job.kind.kind, to)
+        except (ApiError, OSError) as error:
+            say(f"note: {job.name} is submitted, but --notify has no effect: {error}", err=True)
 
 
 def caller(directory: str = "") -> Caller:

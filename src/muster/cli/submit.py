@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.given import Asked, Work, taking_a_job, work
 from muster.cli.options import Output, OutputFormat
 from muster.cli.say import say
@@ -48,10 +49,12 @@ def hand_in(job: "JobFile", found: Work, queue: str | None) -> "Submitted":
     """Submits the job, and prints on stderr what is to be said of it. Call it without an event loop."""
     import asyncio
 
-    from muster.app.commands.submit import Submitted, submit
+    from muster.app.commands.submit import Submitted, jobs, submit
     from muster.app.wiring.cluster import acting, attached
-    from muster.cli import jobfile, show
+    from muster.cli import jobfile, show, submission
 
+    if found.notify is not None and not jobs(job):
+        raise Failure("--notify is told of jobs, and there is none here", BAD_INPUT)
     jobfile.print_notes(job)
     with attached(found.target) as endpoint:
         show.started(endpoint)
@@ -59,6 +62,8 @@ def hand_in(job: "JobFile", found: Work, queue: str | None) -> "Submitted":
         async def act() -> Submitted:
             async with acting(found.target, endpoint) as client:
                 fit = await jobfile.preflight(client, job, queue, found.target, found.load)
-                return await submit(client, fit, source=found.source)
+                submitted = await submit(client, fit, source=found.source)
+                await submission.have_told(client, submitted.jobs, found.notify)
+                return submitted
 
         return asyncio.run(act())

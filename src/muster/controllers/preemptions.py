@@ -60,7 +60,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     there = {record.metadata.name: record for record in observed.records}
     wanted = {record.metadata.name: record.spec for record in observed.records}
-    wanted |= {name: spec for gang in observed.gangs for name, spec in _entries(gang)}
+    wanted |= {name: spec for gang in observed.gangs for name, spec in entries(gang)}
     due = {name: _at(spec, now) + KEPT for name, spec in wanted.items()}
     newest = sorted(wanted, key=lambda name: (due[name], name), reverse=True)[:MOST]
     kept = [name for name in newest if due[name] > now]
@@ -78,12 +78,12 @@ def last_records(gang: Gang, now: datetime) -> list[Effect]:
     """Returns the creations of a gang's records, for execution before the gang is gone."""
     return [
         Create(PREEMPTION, gang.metadata.namespace, _record(name, spec), best_effort=True)
-        for name, spec in _entries(gang)
+        for name, spec in entries(gang)
         if _at(spec, now) + KEPT > now
     ]
 
 
-def _entries(gang: Gang) -> list[tuple[str, PreemptionSpec]]:
+def entries(gang: Gang) -> list[tuple[str, PreemptionSpec]]:
     """Returns the records of the entries of a gang's status, by name; ignores entries that it cannot read."""
     meta, source = gang.metadata, gang.spec.source
     found = []

@@ -27,6 +27,7 @@ from muster.app.wiring.answers import answering
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.compile_queue import Compiler, Queue
 from muster.app.wiring.controllers import CONTROLLERS
+from muster.app.wiring.notifying import Notifying
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.compiler.facts import EMBEDDED_FACTS
 from muster.controllers import driver
@@ -95,7 +96,7 @@ async def _until_told(home: StateDirectory, nodes: str, stays: bool, tell: Calla
             if stays:
                 await stop.wait()
             else:
-                await first(stop.wait(), _until_unneeded(home, cluster.client))
+                await first(stop.wait(), _until_unneeded(home, cluster.client, cluster.notifying.busy))
             home.withdraw()
     except (StoreError, ServingError, nodespec.InvalidNodes) as error:
         raise StartError(str(error)) from error
@@ -108,6 +109,7 @@ class Cluster:
     server: str
     client: LocalClient
     agent: NodeAgent
+    notifying: Notifying
 
 
 @asynccontextmanager
@@ -125,6 +127,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         client = LocalClient(registry, logs)
         informers = Informers(client, clock)
         agent = NodeAgent(client, informers, root=home.root, nodes=nodes, clock=clock, logs=logs)
+        notifying = Notifying(home.root, client, registry.past, clock)
         term, mirror = Term(store.epoch, sole=True), WatchedMirror(informers)
         events = GroupEvents(mirror, decisions, EVERYTHING, budget)
         scheduling = loop.run(
@@ -147,13 +150,14 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
                 answering(mirror, clock),
                 agent.run(),
                 _sweep_directories(home, client, registry.past, clock),
+                notifying.run(),
             ),
         ):
             home.remember_port(int(server.rpartition(":")[2]))
             credentials.write_kubeconfig(home.root, server)
             await agent.ready.wait()
             try:
-                yield Cluster(server, client, agent)
+                yield Cluster(server, client, agent, notifying)
             finally:
                 await agent.shutdown()
     finally:
@@ -178,8 +182,12 @@ async def unfinished(client: LocalClient) -> tuple[str, ...]:
     return tuple(view.name for view in jobs.views(await objects.fetch(client)) if view.needs_cluster)
 
 
-async def _until_unneeded(home: StateDirectory, client: LocalClient) -> None:
+async def _until_unneeded(
+    home: StateDirectory, client: LocalClient, busy: Callable[[], bool] = lambda: False
+) -> None:
     """Returns once no client is attached and no job is unfinished, or the state directory is deleted.
+
+    Also waits until the cluster is not `busy`.
 
     Any other error (say, too many open files) is logged and the host stays: ending would stop running jobs.
     """
@@ -194,6 +202,8 @@ async def _until_unneeded(home: StateDirectory, client: LocalClient) -> None:
                 if not alone or revision == needed_at:
                     continue
                 if not await unfinished(client) and not await _pods_left(client):
+                    if busy():
+                        continue
                     home.withdraw()
                     return
                 needed_at, trouble = revision, ""
