@@ -92,6 +92,12 @@ async def test_a_plan_works_without_kinds_that_only_add_to_new_pods() -> None:
     assert Snapshot(found).plan(objects(queue("q"))).notes == [said]
 
 
+async def test_a_plan_without_the_right_to_see_claims_of_devices_says_nothing_of_them() -> None:
+    found = await look({kinds.RESOURCE_CLAIM: Forbidden("no")})
+    assert found.hidden == [kinds.RESOURCE_CLAIM]
+    assert Snapshot(found).plan(objects(queue("q"))).notes == []
+
+
 async def test_a_plan_works_without_kinds_of_other_schedulers() -> None:
     found = await look({kind: Forbidden("no") for kind in kinds.FOREIGN})
     assert found.hidden == [kind for kind in WATCHED if kind in kinds.FOREIGN]

@@ -67,9 +67,7 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     for kind in cluster.hidden:
         if kind in (kinds.DEVICE_CLASS, kinds.RESOURCE_SLICE):
             notes.append(f"{kind.plural} may not be listed; which resources are devices is not said")
-        elif kind is kinds.RESOURCE_CLAIM:
-            notes.append("resourceclaims may not be listed; devices that they have count as free")
-        elif kind not in kinds.FOREIGN:
+        elif kind not in (*kinds.FOREIGN, kinds.RESOURCE_CLAIM):  # no decision depends on claims yet
             notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
     if others := [f"{kind.plural}.{kind.group}" for kind in cluster.hidden if kind in kinds.FOREIGN]:
         notes.append(f"{', '.join(others)} of other schedulers may not be listed, and do not count")
