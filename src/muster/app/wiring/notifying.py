@@ -242,7 +242,7 @@ def _said(uid: str, asked: Asked, event: notices.Event) -> dict[str, str]:
     """The event, as text."""
     ending = f" with exit code {event.exit_code}" if event.exit_code else ""
     verb = {
-        "start": "runs", "anomaly": f"has an anomaly: {event.code}", "eviction": "was evicted",
+        "start": "runs", "anomaly": f"has an anomaly: {event.code}", "eviction": "has lost its place",
         "end": f"has ended: {event.state}{ending}",
     }[event.what]  # fmt: skip
     return {
