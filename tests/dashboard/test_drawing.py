@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from muster.app.views.nodes import NodeView
 from muster.app.views.timeline import Phase, Row, Span, Timeline
 from muster.dashboard import drawing
-from muster.dashboard.drawing import WIDTH
+from muster.dashboard.drawing import WIDTH, Fill
 from muster.names import GPU
 
 TIMES = st.floats(0, 1e6)
@@ -28,9 +28,10 @@ def test_each_span_is_seen_and_within_the_picture(ends: list[tuple[float, float]
 @pytest.mark.parametrize("gpus", [0, 1, 2, 4, 5, 8, 16, 17])
 def test_a_node_has_a_cell_for_each_gpu(gpus: int) -> None:
     node = NodeView("n", "ready", {GPU: gpus}, {}, "")
-    [box] = drawing.boxes([node], {"n": ["a", "a", "b"]})
+    a, b = Fill("a"), Fill("b")
+    [box] = drawing.boxes([node], {"n": [a, a, b]})
     assert len(box.cells) == gpus
-    assert [cell.job for cell in box.cells] == (["a", "a", "b"] + [""] * gpus)[:gpus]
+    assert [cell.fill for cell in box.cells] == ([a, a, b] + [Fill()] * gpus)[:gpus]
     assert len({(cell.x, cell.y) for cell in box.cells}) == gpus
     assert all(cell.x < box.columns and cell.y < box.rows for cell in box.cells)
 

@@ -3,12 +3,13 @@
 import asyncio
 import json
 import re
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,7 @@ from muster.dashboard.pages import FEWEST, HERE, ORDERS, Pages, Sources, gathere
 from muster.dashboard.server import MAIN, Once, application
 from muster.kube.errors import Forbidden
 from muster.names import HOLD, PROGRESS, SCHEDULER_LEASE, SCHEDULES
+from muster.workloads.findings import JobFileError
 from muster.workloads.pod_run import run_of
 from tests.runtime.test_loop import Cluster, scheduler
 
@@ -274,6 +276,62 @@ async def test_each_pod_has_its_last_lines_and_all_are_few(printed: list[tuple[i
         assert {line.pod for line in found} == {line.pod for line in lines}
 
 
+LAYERS = {
+    "metadata": {"name": "default"},
+    "spec": {
+        "networkTopologySpec": [
+            {"topologyLayer": "Spine", "labelKey": ["spine"]},
+            {"topologyLayer": "Rack", "parentTopologyLayer": "Spine", "labelKey": ["rack"]},
+            {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "Rack"},
+        ]
+    },
+}
+
+
+async def test_nodes_are_boxes_in_the_domains_of_the_network(browser: Browser) -> None:
+    amounts = {"nvidia.com/gpu": "4", "cpu": "4"}
+    status = {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    places = (("s2", "r1"), ("s1", "r2"), ("s1", "r1"), ("s1", ""))
+    for number, (spine, rack) in enumerate(places):
+        labels = {"spine": spine, **({"rack": rack} if rack else {})}
+        browser.of.registry.create(
+            kinds.NODE, "", {"metadata": {"name": f"n{number}", "labels": labels}, "status": status}
+        )
+    container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "3"}}}
+    for name in ("x", "y"):
+        spec = {"nodeName": "n2", "containers": [container]}
+        browser.of.create(kinds.POD, {"metadata": {"name": name}, "spec": spec})
+    browser.of.registry.create(kinds.CLUSTER_NETWORK_TOPOLOGY, "", LAYERS)
+    await browser.of.until(
+        lambda: browser.says("/nodes", "Spine s1", "Spine s2", "4 of 4 GPUs in use", ">y<")
+    )
+    text = (await browser.get("/nodes")).text
+    order = re.findall(r"<h[234]>((?:no )?\w+(?: \w+)?) <|<b>(n\d)</b>", text)
+    assert ["".join(each) for each in order] == [
+        *("Spine s1", "Rack r1", "n2", "Rack r2", "n1", "no Rack", "n3"),
+        *("Spine s2", "Rack r1", "n0"),
+    ]
+    assert text.count('<div class="domain">') == text.count("</div>") == 6
+    for colour, legend in (
+        ("job", {"free", "x", "y"}),
+        ("queue", {"free", "default"}),
+        ("health", {"ready"}),
+        ("free", {"free", "in use"}),
+        ("none", {"free", "x", "y"}),
+    ):
+        text = (await browser.get(f"/nodes?colour={colour}")).text
+        assert set(re.findall(r"</svg>([^<]+)</li>", text)) == legend
+        assert set(re.findall(r"<title>([^<]+)</title></rect>", text)) == legend
+    for job in ("x", "default/x"):
+        text = (await browser.get(f"/nodes?job={quote(job, '')}")).text
+        assert (text.count(" sought"), text.count(" other"), text.count("<b>n")) == (3, 1, 1)
+    assert await browser.says("/nodes?job=other/x", "There is no such node")
+
+
 async def test_output_that_cannot_be_read_is_said(browser: Browser) -> None:
     browser.of.create(kinds.JOB, job("x", 1))
     browser.refuses = True
@@ -516,6 +574,32 @@ async def test_a_plan_says_what_would_happen_and_changes_nothing(browser: Browse
     assert "<td>wait</td>" in large.text
     assert browser.of.store.revision == before
     assert "default/fits" not in (await browser.get("/jobs")).text
+
+
+async def test_a_plan_that_takes_too_long_is_said_and_holds_no_other_page(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = threading.Event()
+
+    def endless(*of: object, **how: object) -> Any:
+        end.wait()
+        raise JobFileError.of("the text", "is late")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("muster.dashboard.plans.planned", endless)
+        try:
+            assert "has taken more than 20 s" in (await proposed(browser, PROPOSED)).text
+            assert "Another plan is being computed" in (await proposed(browser, PROPOSED)).text
+            assert (await browser.get("/jobs")).status == 200
+        finally:
+            end.set()
+
+    async def planned() -> bool:
+        return "<td>place</td>" in (await proposed(browser, fits)).text
+
+    browser.of.node("a")
+    fits = json.dumps({"apiVersion": "batch/v1", "kind": "Job", **job("fits", 3)})
+    await browser.of.until(planned)
 
 
 @pytest.mark.parametrize(

@@ -2380,6 +2380,14 @@ FAULTS: Final = (
         ("tests/dashboard/test_progress.py",),
     ),
     Fault(
+        "nodes of one rack are apart",
+        "pages",
+        "dashboard/room.py",
+        "found.sort(key=lambda node: [(not name, name) for name in _path(moment.layers, node)])",
+        "found.sort(key=lambda node: node.name)",
+        ("tests/dashboard/test_server.py",),
+    ),
+    Fault(
         "a viewer of one namespace may plan on the whole cluster",
         "pages",
         "dashboard/pages.py",

@@ -21,6 +21,7 @@ from muster.app.views.job import JobView
 from muster.app.views.live import OF_JOBS
 from muster.app.views.nodes import NodeView
 from muster.app.views.queues import QueueView
+from muster.core.words.gang import Layer
 from muster.dashboard.access import Sight
 from muster.dashboard.live import Decided, Live
 from muster.dashboard.progress import Reports
@@ -69,6 +70,11 @@ class Moment:
     def nodes(self) -> list[NodeView]:
         """All nodes, by name."""
         return self.live.nodes
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of the network topology between the cluster and the nodes, the widest first."""
+        return self.live.layers
 
     @property
     def queues(self) -> list[QueueView]:

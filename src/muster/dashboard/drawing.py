@@ -62,14 +62,25 @@ def share(amount: float, of: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Fill:
+    """What a cell says, and the class of its colour (`style.css`)."""
+
+    text: str = "free"
+    kind: str = "h0"
+    #: whether something holds it
+    used: bool = False
+    #: whether it is of the job that is looked for, or of another
+    sought: bool = False
+    other: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """A GPU, or, on a node without any, its CPUs."""
 
     x: int
     y: int
-    #: the name of the job that holds it; "" = it is free
-    job: str
-    hue: int
+    fill: "Fill"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +93,14 @@ class Box:
     rows: int
 
 
-def boxes(nodes: Iterable[NodeView], held: Mapping[str, Sequence[str]]) -> list[Box]:
-    """Nodes with a cell for each GPU. `held`: by node, the job that has each of the GPUs in use."""
+def boxes(nodes: Iterable[NodeView], fills: Mapping[str, Sequence[Fill]]) -> list[Box]:
+    """Nodes with a cell for each GPU. `fills`: by node, those of its first GPUs; the others are free."""
     found = []
     for node in nodes:
         number = min(node.capacity.get(GPU, 0), CELLS)
-        of = held.get(node.name, ())
+        of = fills.get(node.name, ())
         columns = max(ceil(sqrt(number)), 4) if number > 4 else max(number, 1)
-        cells = [
-            Cell(i % columns, i // columns, job := of[i] if i < len(of) else "", hue(job))
-            for i in range(number)
-        ]
+        cells = [Cell(i % columns, i // columns, of[i] if i < len(of) else Fill()) for i in range(number)]
         found.append(Box(node, cells, columns, max(ceil(number / columns), 1)))
     return found
 

@@ -24,6 +24,8 @@ from muster.app.views.queues import QueueView
 from muster.core.cycle import Config, Scheduler
 from muster.core.saved import copied
 from muster.core.words.events import Event, LayersChanged
+from muster.core.words.gang import Layer
+from muster.core.world.topology import CLUSTER, NODE
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.plan_record import plan_found
 from muster.translate.nodes import node_changed
@@ -89,6 +91,13 @@ class Live:
         """All nodes, by name."""
         with self.lock:
             return self._nodes.views(self._core.world.failed_starts)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of the network topology between the cluster and the nodes, the widest first."""
+        with self.lock:
+            found = self._mirror.world.layers.chain
+            return tuple(each for each in found if each.name not in (CLUSTER, NODE))
 
     @property
     def queues(self) -> list[QueueView]:

@@ -49,6 +49,8 @@ ROWS: Final = 100
 PODS: Final = 256
 LINES: Final = 200
 FEWEST: Final = 5
+#: Seconds that the page Plan waits for its answer.
+DEADLINE: Final = 20.0
 #: What the table of jobs may be sorted by.
 ORDERS: Final[Mapping[str, Callable[[JobView], Any]]] = {  # Any: comparable
     "name": lambda view: (view.namespace, view.name),
@@ -98,7 +100,8 @@ class Pages:
         )
         self._templates.filters |= {"age": _age, "clock": _clock, "amount": show, "share": drawing.share}
         self._templates.filters |= {"ahead": _ahead, "told": _told}
-        self._planning = asyncio.Lock()  # one plan at a time: it may take as much as the whole cluster
+        #: one plan at a time: it may take as much as the whole cluster
+        self._planning: asyncio.Task[Object] | None = None
         self._templates.globals |= {
             "hue": drawing.hue,
             "WIDTH": drawing.WIDTH,
@@ -190,15 +193,22 @@ class Pages:
     async def _planned(self, moment: Moment, text: str) -> Page:
         if not moment.sight.whole:
             raise HiddenPage("plan")
-        if self._planning.locked():
+        if self._planning is not None and not self._planning.done():
             return self._plan_page(moment, text, "Another plan is being computed. Send it again in a moment.")
-        async with self._planning:
-            there = await self._cluster.snapshot(moment)
-            try:
-                planned = partial(plans.planned, there, text, embedded=self._sources.embedded)
-                return self._plan_page(moment, text, result=await asyncio.to_thread(planned))
-            except (JobFileError, Invalid) as error:
-                return self._plan_page(moment, text, str(error))
+        self._planning = task = asyncio.create_task(self._plan(moment, text))
+        await asyncio.wait([task], timeout=DEADLINE)
+        if not task.done():  # a thread cannot be ended: until it is, there is no other plan
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+            late = f"The plan has taken more than {DEADLINE:.0f} s. Nothing has been submitted."
+            return self._plan_page(moment, text, f"{late} A terminal waits for it: muster plan FILE")
+        try:
+            return self._plan_page(moment, text, result=task.result())
+        except (JobFileError, Invalid) as error:
+            return self._plan_page(moment, text, str(error))
+
+    async def _plan(self, moment: Moment, text: str) -> Object:
+        there = await self._cluster.snapshot(moment)
+        return await asyncio.to_thread(plans.planned, there, text, embedded=self._sources.embedded)
 
     def problem(self, status: int, title: str, message: str) -> Page:
         """A page that says what is wrong."""

@@ -12,7 +12,7 @@ from muster.api.core_v1 import Pod
 from muster.app.views.job import JobView
 from muster.app.views.nodes import NodeView
 from muster.app.views.queues import QueueView
-from muster.core.words.gang import GangId
+from muster.core.words.gang import GangId, Layer
 from muster.dashboard.access import Sight
 from muster.dashboard.cluster import Moment
 from muster.translate.disclosure import Disclosure
@@ -62,6 +62,10 @@ class Seen(Moment):
             replace(view, front=[GangId(each) for each in self._names.gangs(view.front, self._own)])
             for view in self._whole.queues
         ]
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return self._whole.layers if self.sight.nodes else ()
 
     @cached_property
     def nodes(self) -> list[NodeView]:
