@@ -1003,6 +1003,14 @@ FAULTS: Final = (
         ("tests/core/cycle/test_dry_run.py",),
     ),
     Fault(
+        "an outlook without the reservation that its gang will have",
+        "explanations",
+        "core/cycle/dry_run.py",
+        "        lasting = self._reservations.keeps and not self._strict",
+        "        lasting = False",
+        ("tests/core/cycle/test_dry_run.py",),
+    ),
+    Fault(
         "a remedy that delays a reserved gang",
         "explanations",
         "core/cycle/dry_run.py",

@@ -464,8 +464,42 @@ def searched_before() -> tuple[Config, list[Event], list[Step]]:
     return Config(drain_after=15.0, remedies=20, trials=10_000), facts, [(alone, *others, first)]
 
 
+def reserved_when_another_has_started() -> tuple[Config, list[Event], list[Step]]:
+    """Once "first" has started, "second" gets a reservation, which holds up "front" of higher priority.
+
+    The reservation counts when "first" ends, also if nothing is asked about a gang behind "second".
+    """
+
+    def told(name: str, gpu: int, priority: int = 0) -> Gang:
+        sets = (PodSet("s0", shape(gpu=gpu), 1),)
+        return Gang(GangId(name), sets, 1, 0.0, priority=priority, preempts=False)
+
+    steps = [
+        (told("runs", 9),),
+        (told("second", 8), told("first", 10)),
+        (told("front", 6, priority=1), told("behind", 8)),
+    ]
+    config = Config(backfill=Backfill.CONSERVATIVE, drain_after=10.0, remedies=20, trials=10_000)
+    return config, [node("n0", gpu=10)], list[Step](steps)
+
+
+def test_an_outlook_counts_with_the_reservation_that_its_gang_will_have() -> None:
+    """As it is played: each ends, and the next one starts."""
+    story = Story(*reserved_when_another_has_started())
+    dry_run, name = story.core._explainer._remedies._dry_run, GangId("second")
+    told = dry_run.outlooks([story.core.world.gangs[name]], 10_000, sys.maxsize, beyond=True)[name]
+    assert told is not None
+    assert told.endless == ("runs", "first")
+    for ends, starts in (("runs", "first"), ("first", "second"), ("second", "front")):
+        story.end(GangId(ends))
+        story.decisions = story.settled()
+        assert [assign.gang for assign in assigns(story.decisions)] == [starts]
+        story.bind()
+
+
 @given(stories())
 @example(reserved_at_once())
+@example(reserved_when_another_has_started())
 @example(first_by_reservation())
 @example(searched_before())
 @example(infeasible_ones_of_two_queues())

@@ -249,19 +249,21 @@ class DryRun:
 
         A gang's result does not depend on the gangs behind it. So if a gang starts behind one in `asked` that
         waits, the start is taken back. The remaining gangs in `asked`, for which it would have started, are
-        removed from `asked`.
+        removed from `asked`. If reservations last until the next cycle that is played, the gang that waits
+        gets its own, and all gangs behind it are removed: theirs might hold up a gang in front of it.
         """
         to_come, one_waits = set(asked), False
+        lasting = self._reservations.keeps and not self._strict
         self._wanted = {state.peers for state in asked.values()} - {None}
         self._refused.clear()
         attempts = Attempts(self._pending, self._queues, self._admission, self._cannot_start, self._may_fit)
         for attempt in self._in_order(attempts):
             skipped = {gang for gang in to_come if asked[gang].peers in self._refused}
             one_waits, to_come = one_waits or bool(skipped), to_come - skipped
-            if not to_come:
-                return
+            if not to_come or (one_waits and lasting):
+                break
             gang = attempt.state.id
-            mine, last = gang in to_come, to_come == {gang}
+            mine, last = gang in to_come, to_come == {gang} and not lasting
             where = self._place(attempt, last=last, keep=not one_waits)
             if mine and where is not None:
                 to_come.remove(gang)
@@ -269,12 +271,12 @@ class DryRun:
             elif mine and attempt.state.waits and not attempt.borrows:  # else it has another attempt
                 to_come.remove(gang)
                 one_waits = True
-            if where is not None and one_waits:
-                for other in to_come:
-                    del asked[other]
-                return
-            if not to_come:
-                return
+            if not to_come or (one_waits and (lasting or where is not None)):
+                break
+        else:
+            return  # the remaining gangs wait
+        for other in to_come:
+            del asked[other]
 
     def _cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
         """As `PlacementStep.cannot_start`, but for gangs in question: one refusal would skip a whole class.

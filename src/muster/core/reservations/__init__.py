@@ -67,9 +67,9 @@ class Reservations:
         """`depth` is used only by `conservative`. `steps`: of one search for a time, as in `Config`."""
         self._backfill, self._drain_after = backfill, inf if drain_after is None else drain_after
         #: reservations are kept from one cycle to the next
-        self._keeps = backfill is Backfill.CONSERVATIVE
+        self.keeps = backfill is Backfill.CONSERVATIVE
         #: how many waiting gangs are recorded (`wait`)
-        self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
+        self._depth = 0 if backfill is Backfill.NONE else depth if self.keeps else 1
         self._nodes, self._ledger = world.nodes, world.ledger
         self._log, self._queues, self._gangs = world.log, world.queues, world.gangs
         self._fit, self._completions, self._demands = fit, world.completions, world.demands
@@ -100,7 +100,7 @@ class Reservations:
     def begin(self, now: float, *, unchanged: bool | None = None) -> None:
         """Begin a cycle. `unchanged`: nothing has changed since the last one; None: find that out."""
         self._now, self._unchanged = now, unchanged
-        if self._keeps:
+        if self.keeps:
             overdue = any(each.at < now for each in self._calendar.values())
             stale = self._calendar and (overdue or not self._is_as_it_was)
             self._moved = self._calendar.recompute(now) if stale else set()
@@ -127,7 +127,7 @@ class Reservations:
         fit at no known time.
         """
         unchanged = self._as_of == self._state
-        if self._never or self.closed is not None or (self._keeps and not unchanged):
+        if self._never or self.closed is not None or (self.keeps and not unchanged):
             return False
         return all(self._holds(each, now, unchanged=unchanged) for each in self.made)
 
@@ -145,7 +145,7 @@ class Reservations:
 
     def withdraw(self) -> None:
         """After all gangs have been tried: drop reservations of gangs that do not wait for capacity now."""
-        if not self._keeps:
+        if not self.keeps:
             return  # all of them are of this cycle
         made = {each.gang for each in self.made}
         for gang in [gang for gang in self._calendar if gang not in made]:
@@ -239,7 +239,7 @@ class Reservations:
     @property
     def due_at(self) -> float:
         """The next time of a reservation that is kept from cycle to cycle; infinite: there is none."""
-        kept = self._calendar.values() if self._keeps else ()
+        kept = self._calendar.values() if self.keeps else ()
         return min((each.at for each in kept if each.at > self._now), default=inf)
 
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
@@ -402,7 +402,7 @@ class Reservations:
         gang = state.gang
         assert gang is not None
         drains = self._now - gang.submitted >= self._drain_after
-        duration = self._duration(gang) if self._keeps else inf
+        duration = self._duration(gang) if self.keeps else inf
         before = self._later(state)
         return self._search.make(state.id, request, duration, self._now, before=before, drains=drains)
 
