@@ -265,6 +265,8 @@ def test_a_gang_is_not_its_own_blocker() -> None:
         ("memory", 1023 * 2**20 - 1, "1023 MiB memory"),
         ("pods", 3, "3 pods"),
         ("example.com/fpga", 2, "2 example.com/fpga"),
+        ("deviceclass/gpu", 7, "7 devices of class gpu"),
+        ("deviceclass/gpu.nvidia.com", 1, "1 device of class gpu.nvidia.com"),
     ],
 )
 def test_amounts_as_people_say_them(resource: str, amount: int, text: str) -> None:

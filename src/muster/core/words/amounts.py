@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, Self, TypeVar
 
+from muster.core.words.devices import DEVICE_CLASS
 from muster.names import GPU, GPU_SHARE, is_gpu
 
 #: The resource of which each pod takes one.
@@ -90,6 +91,9 @@ def show(resource: str, amount: int) -> str:
         return f"{number} {'CPU' if amount == 1000 else 'CPUs'}"
     if resource == PODS:
         return f"{number} {'pod' if amount == 1 else 'pods'}"
+    if resource.startswith(DEVICE_CLASS):
+        noun = "device" if amount == 1 else "devices"
+        return f"{number} {noun} of class {resource.removeprefix(DEVICE_CLASS)}"
     if is_gpu(resource) or resource == GPU_SHARE:
         return f"{number} {'GPU' if number == '1' else 'GPUs'}"
     return f"{number} {resource}"
