@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.api.groups import POD_GROUP
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.cli import asking, steering
@@ -210,6 +211,19 @@ def test_who_can_be_asked_is_asked(monkeypatch: pytest.MonkeyPatch, answer: bool
     assert verb("cancel", "train").code == 0
     assert asked[0].endswith(f"Is the newest, {NEW}, to be cancelled?")
     assert there() == left
+
+
+@pytest.mark.parametrize("words", ["cancel a b", "cancel"])
+def test_groups_that_only_their_pods_name_are_each_cancelled(store: Store, words: str) -> None:
+    """Such a group has no uid."""
+    client = LocalClient(Registry(store))
+    for group in ("a", "b"):
+        meta: Object = {"name": f"{group}-0", "labels": {POD_GROUP.label: group}}
+        spec: Object = {"containers": [{"name": "c", "image": "i"}]}
+        asyncio.run(client.create(kinds.POD, "default", {"metadata": meta, "spec": spec}))
+    told = Done(f"{words} --all").out.splitlines()
+    assert {"a cancelled", "b cancelled"} <= {*told}
+    assert not asyncio.run(client.list(kinds.POD)).items
 
 
 def test_without_names_a_cluster_s_jobs_are_not_cancelled() -> None:

@@ -85,4 +85,4 @@ async def _meant(target: "Target", names: list[str], file: str | None, *, every:
             if not mine:
                 raise find.UnknownJob(f"no unfinished job of {jobfile.called(file)} is there")
             found += mine
-    return list({view.resource.metadata.uid: view for view in found}.values())
+    return list({view.which: view for view in found}.values())

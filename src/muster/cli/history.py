@@ -36,9 +36,7 @@ def command(
     async def fetch() -> tuple[list[JobView], Account]:
         async with reading(target) as client:
             views = {
-                view.resource.metadata.uid: view
-                for name in any_job(jobs)
-                for view in await past.every(client, name, target)
+                view.which: view for name in any_job(jobs) for view in await past.every(client, name, target)
             }
             return [*views.values()], await account(client, target, time.time(), views.values())
 

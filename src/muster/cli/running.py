@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal, Never
 
+from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.app.commands.cancel import PATIENCE, cancel_all, cancel_unfinished, of_file
 from muster.app.commands.follow import LOOK, Ended, Followed, StatusChanged, follow
@@ -59,6 +60,7 @@ class Runner:
         self._jobs: list[Followed] = []
         self._pods: dict[Followed, dict[str, Pod]] = {}  # all pods seen of each job, by uid
         self._created: dict[Followed, datetime] = {}
+        self._uids: dict[Followed, str] = {}  # "" of jobs that a controller makes
         self._interrupts = 0
         self._interrupted = asyncio.Event()
 
@@ -173,7 +175,11 @@ class Runner:
 
     def _remember(self, seen: Iterable[JobView]) -> None:
         for view in seen:
-            job = Followed(view.kind, view.namespace, view.name)
+            job, own = Followed(view.kind, view.namespace, view.name), view.resource
+            # a controller makes its job again under the same name
+            uid = own.metadata.uid if controller_of(own) is None else ""
+            if self._uids.setdefault(job, uid) != uid:
+                continue  # submitted since, under the name of a job that is gone
             self._pods.setdefault(job, {}).update((pod.metadata.uid, pod) for pod in view.pods)
             if view.created is not None:
                 self._created.setdefault(job, view.created)
@@ -219,7 +225,9 @@ class Runner:
         finished = []
         for job in self._jobs:
             try:
-                view = await cancel_unfinished(client, job, self._seen(job), at_once=at_once)
+                view = await cancel_unfinished(
+                    client, job, self._seen(job), uid=self._uids.get(job, ""), at_once=at_once
+                )
             except (ApiError, Unanswered) as error:
                 raise Failure(
                     f"{job.name} could not be cancelled: {error}. It may still run; "

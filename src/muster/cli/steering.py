@@ -35,11 +35,8 @@ def steer(
 
     async def change() -> list[tuple[JobView, T]]:
         async with acting(target, endpoint) as client:
-            there = {
-                view.resource.metadata.uid: view
-                for view in await find.again(client, [each.view for each in wanted])
-            }
-            views = [there.get(each.view.resource.metadata.uid, each.view) for each in wanted]
+            there = {view.which: view for view in await find.again(client, [each.view for each in wanted])}
+            views = [there.get(each.view.which, each.view) for each in wanted]
             return [(view, await act(client, view)) for view in views]
 
     wanted = asyncio.run(look())  # looked up first, so that no cluster is started needlessly
@@ -57,13 +54,13 @@ def to_end(found: Sequence[Matches[JobView]], what: str, *, every: bool) -> list
     """
     from muster.app.commands.cancel import is_run_of
 
-    views: dict[str, JobView] = {}
+    views: dict[tuple[str, str, str, str], JobView] = {}
     for matches in found:
         going = [view for view in matches.found if not view.state.finished] or [*matches.found]
         name = matches.name or ""
         if not every and (len(going) > 1 or not matches.named or not is_run_of(name, going[0])):
             going = _asked(name, going, what)
-        views |= {view.resource.metadata.uid: view for view in going}
+        views |= {view.which: view for view in going}
     return [*views.values()]
 
 

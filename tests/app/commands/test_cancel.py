@@ -361,6 +361,20 @@ async def test_a_job_that_finishes_while_it_is_cancelled_stays() -> None:
         assert not (await client.list(kinds.POD)).items
 
 
+async def test_an_interrupted_run_ends_no_job_submitted_since_under_its_name() -> None:
+    with closing(Store(":memory:")) as store:
+        client, job = LocalClient(Registry(store)), Followed(kinds.POD, "default", "p")
+        body: Object = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        first = await client.create(kinds.POD, "default", body)
+        await cancel(client, job, ())
+        again = await client.create(kinds.POD, "default", body)
+        assert await cancel_unfinished(client, job, (), uid=first.metadata.uid) is None
+        (left,) = (await client.list(kinds.POD)).items
+        assert left.metadata.uid == again.metadata.uid
+        await cancel_unfinished(client, job, (), uid=again.metadata.uid)
+        assert not (await client.list(kinds.POD)).items
+
+
 LABEL: Object = {groups.POD_GROUP.label: "g"}
 
 

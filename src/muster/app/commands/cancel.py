@@ -159,18 +159,23 @@ def _is_named(job: Followed, view: JobView) -> bool:
 
 
 async def cancel_unfinished(
-    client: Client, job: Followed, pods: Iterable[Pod], *, at_once: bool = False
+    client: Client, job: Followed, pods: Iterable[Pod], *, uid: str = "", at_once: bool = False
 ) -> JobView | None:
-    """Cancels the job as `cancel` does, unless it has finished; returns a finished job's view, else None."""
+    """Cancels the job as `cancel` does, unless it has finished; returns a finished job's view, else None.
+
+    `uid`: that of the job that was seen, if it was; another that has its name since is left alone.
+    """
     while True:
         there = views(await fetch(client, job.namespace))
         view = next((view for view in there if (view.kind, view.name) == (job.kind, job.name)), None)
+        if view is not None and uid and view.resource.metadata.uid != uid:
+            return None
         if view is not None and view.state.finished:
             return view
         version = view.resource.metadata.resource_version if view is not None else ""
         group = view.marked if view is not None else None
         try:
-            await cancel(client, job, pods, at_once=at_once, version=version, group=group)
+            await cancel(client, job, pods, at_once=at_once, uid=uid, version=version, group=group)
             return None
         except Conflict:  # the job changed in the meantime and may have finished
             continue

@@ -58,10 +58,10 @@ def found(
     no more than this, found before.
     """
     before = now - older_than
-    seen = None if among is None else {_which(view) for view in among.jobs}
+    seen = None if among is None else {view.which for view in among.jobs}
     ended, staying = list[JobView](), list[JobView]()
     for view in views(there):
-        goes = view.state.finished and _end(view) <= before and (seen is None or _which(view) in seen)
+        goes = view.state.finished and _end(view) <= before and (seen is None or view.which in seen)
         (ended if goes else staying).append(view)
     living = [*(pod for view in staying for pod in view.pods), *(p for p in there.pods if not p.terminal)]
     kept = {pod.metadata.uid for pod in living}
@@ -94,11 +94,6 @@ def found(
         directories = [path for path in directories if path in among.directories]
     size = sum(each.bytes for each in output) + sum(map(_size, directories))
     return Pruned(ended, [each.path for each in output], directories, size)
-
-
-def _which(view: JobView) -> tuple[str, str, str, str]:
-    """Which job it is; a PodGroup that only pods name has no uid."""
-    return view.kind.kind, view.namespace, view.name, view.resource.metadata.uid
 
 
 def _directories(home: StateDirectory, meta: ObjectMeta) -> list[Path]:

@@ -116,10 +116,10 @@ async def all_matching(
 
 async def again(client: Client, seen: Sequence[JobView]) -> list[JobView]:
     """The views of these jobs as they are now; one that is gone has none."""
-    uids = {view.resource.metadata.uid for view in seen}
+    wanted = {view.which for view in seen}
     namespaces = dict.fromkeys(view.namespace for view in seen)
     found = [view for each in namespaces for view in views(await fetch(client, each))]
-    return [view for view in found if view.resource.metadata.uid in uids]
+    return [view for view in found if view.which in wanted]
 
 
 async def with_run(client: Client, name: str | None, scope: str) -> Meant:

@@ -74,6 +74,11 @@ class JobView:
     failed_indexes: str = ""
 
     @property
+    def which(self) -> tuple[str, str, str, str]:
+        """What tells it from all other jobs. A PodGroup that only pods name has no uid."""
+        return self.kind.kind, self.namespace, self.name, self.resource.metadata.uid
+
+    @property
     def name(self) -> str:
         return self.resource.metadata.name
 
