@@ -248,7 +248,7 @@ async def test_the_page_of_a_job_has_its_progress_as_curves_and_what_it_has_cost
     for step, loss in ((1, "3"), (2, "nan"), (3, "1.5")):
         told = {"metadata": {"annotations": {PROGRESS: f"step={step} loss={loss}"}}}
         browser.of.registry.patch(kinds.POD, "default", "x", told)
-        await browser.of.until(lambda step=step: browser.says(page, f": step={step} loss="))  # type: ignore[misc]
+        await browser.of.until(lambda step=step: browser.says(page, f": step {step}, loss "))  # type: ignore[misc]
     text = (await browser.get(page)).text
     assert text.count("<polyline") == 3  # the step's, and the two parts of the loss
     for what in ("step", "loss"):
