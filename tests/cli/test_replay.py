@@ -112,6 +112,14 @@ def test_a_trace_of_our_own_with_a_node_that_goes(run: Run) -> None:
     assert (metrics["work_lost"]["mean"], metrics["makespan"]["mean"]) == (40, 41)
 
 
+def test_why_a_job_never_started_counts_no_node_that_was_lost(run: Run) -> None:
+    write(Path("nodes.csv"), "node,count,gpus\nsmall,1,4\nlarge,1,8\n")
+    write(Path("outages.csv"), "at,node,is\n10,large-0,down\n")
+    write(Path("jobs.csv"), "job,submit,run,pods,gpus\na,20,20,1,8\n")
+    _, _, err = run("nodes.csv", "outages.csv", "jobs.csv", "--format", "muster", "-o", "json")
+    assert "such as default/a: a pod asks 8 GPUs; the largest matching node has 4" in err
+
+
 def test_philly_on_nodes_that_are_given(run: Run) -> None:
     code, out, _ = run("philly.csv", "--format", "philly", "--nodes", "2 x nvidia.com/gpu=4", "-o", "json")
     assert code == 0

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -173,3 +174,25 @@ def test_every_kind_is_taken_in_after_what_owns_it() -> None:
     from muster.dashboard.live import _RANK
 
     assert {*KINDS, *OF_JOBS} == set(_RANK)
+
+
+@pytest.mark.parametrize("value", [["a"], {"a": 1}, 3])
+def test_an_object_that_cannot_be_read_leaves_the_others(value: Any) -> None:
+    """Neither what arrives with it is lost, nor what comes later."""
+    one = Following()
+    template = {"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": value}}}
+    replicated = {"name": "r", "replicas": 1, "template": {"spec": {"template": template}}}
+    one.put(kinds.NODE, "n", node(4))
+    one.put(kinds.JOBSET, "j", {"spec": {"replicatedJobs": [replicated]}})
+    one.put(kinds.POD, "p", pod("n", "", "Running"))
+    one.live.catch_up(NOW)
+    assert one.live.nodes[0].used["nvidia.com/gpu"] == 1
+    assert "p" in {view.name for view in one.live.jobs}
+    one.put(kinds.JOBSET, "j", {"spec": {"replicatedJobs": [{**replicated, "template": {}}]}})
+    one.live.catch_up(NOW)
+    assert {view.name for view in one.live.jobs} == {"j", "p"}
+    one.put(kinds.JOBSET, "j", {"spec": {"replicatedJobs": [replicated]}})
+    one.put(kinds.POD, "p", None)
+    one.live.catch_up(NOW)
+    assert "p" not in {view.name for view in one.live.jobs}
+    assert one.live.decided(NOW) is not None

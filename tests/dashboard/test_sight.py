@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
@@ -182,6 +183,16 @@ async def test_only_who_sees_everything_may_plan(site: Site) -> None:
         assert (await site.get("/plan", viewer)).status == 403
 
 
+@pytest.mark.parametrize("template", ["{}", "{spec: {template: {spec: [3], metadata: {labels: 3}}}}"])
+async def test_a_text_that_cannot_be_read_is_no_fault_of_the_page(site: Site, template: str) -> None:
+    [form] = re.findall(r'name="form" value="([^"]*)"', (await site.get("/plan", "root")).text)[:1]
+    head = "kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\nmetadata: {name: a}\n"
+    text = f"{head}spec: {{replicatedJobs: [{{name: r, replicas: 1, template: {template}}}]}}"
+    found = await site.send("/plan", urlencode({"form": form, "objects": text}), authorization="Bearer root")
+    assert found.status == 200
+    assert "lacks one" in found.text
+
+
 async def test_what_others_use_is_not_free(site: Site) -> None:
     site.of.registry.create(kinds.NAMESPACE, "", {"metadata": {"name": "blue"}})
     status = {
@@ -318,3 +329,9 @@ def test_answers_are_bounded() -> None:
         return True
 
     assert asyncio.run(fill()) == 10
+
+
+@pytest.mark.parametrize("path", ["/st\tatic/x", "/\nstatic/style.css", "/\thealthz", "/sta\rtic/../jobs"])
+async def test_only_paths_that_are_served_without_a_token_need_none(site: Site, path: str) -> None:
+    """A path is judged as it is served: parsers of URLs leave control characters out."""
+    assert (await site.get(path)).status == 401

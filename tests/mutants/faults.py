@@ -2340,6 +2340,14 @@ FAULTS: Final = (
         ("tests/core/queueing/test_exclusive_charge.py",),
     ),
     Fault(
+        "an object that cannot be read takes those that arrive with it out of the pages",
+        "pages",
+        "app/views/live.py",
+        "names = tuple(dict.fromkeys(_names(kind, new)))\n        except UNREADABLE:",
+        "names = tuple(dict.fromkeys(_names(kind, new)))\n        except ZeroDivisionError:",
+        ("tests/dashboard/test_live.py",),
+    ),
+    Fault(
         "what is left of a job that an object leaves is not viewed again",
         "pages",
         "app/views/live.py",

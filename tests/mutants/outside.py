@@ -851,6 +851,27 @@ FAULTS: Final = (
         "app/views/objects.py",
         "app/views/test_objects",
         ("a PodGroup of several jobs is taken for one's", "if len(users) == 1 and ", "if "),
+        (
+            "a PodGroup is taken from the job that it was made for",
+            "            users.add(by)",
+            "            pass",
+        ),
+    ),
+    *_faults(
+        "viewers",
+        "app/views/live.py",
+        "app/views/test_live",
+        (
+            "any pod that names a job is shown as its",
+            "part.of_pod.get(key) if part is not None else None",
+            "part.views[0][1] if part is not None and part.views else None",
+        ),
+    ),
+    *_faults(
+        "viewers",
+        "dashboard/plans.py",
+        "dashboard/test_plans",
+        ("a text takes all memory", "total += sum(max(one.count, 0) for", "sum(max(one.count, 0) for"),
     ),
     *_faults(
         "plan",
@@ -973,6 +994,7 @@ FAULTS: Final = (
         "viewers",
         "dashboard/sign_in.py",
         "dashboard/test_sight",
+        ("a path is judged without its control characters", 'request.scope["path"]', "request.url.path"),
         ("any name for the host of the pages", "if _name(host) not in self._hosts:", "if False:"),
         ("a token in a cookie that goes to all ports", "value = secrets.token_urlsafe(32)", "value = token"),
     ),

@@ -156,7 +156,10 @@ class Cluster:
             await self._follow_settings(now)
             live = self._live
             namespaces = await asyncio.to_thread(live.catch_up, now)
-            self._moment = Moment(live, revision, now, namespaces, self.missing())
+            moment = Moment(live, revision, now, namespaces, self.missing())
+            if live is not self._live:  # other settings have been read meanwhile
+                return moment
+            self._moment = moment
         return self._moment
 
     async def decided(self, moment: Moment) -> Decided | None:

@@ -5,6 +5,7 @@ as what has changed. The scheduler learns of the cluster through the mirror that
 count queues alike. Why a gang waits is asked of a copy of it, which decides once.
 """
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ from typing import Final
 from muster.api import kinds
 from muster.api.base import AnyKind, Object, Resource
 from muster.api.core_v1 import Node, Pod
+from muster.api.fields import UNREADABLE
 from muster.app.snapshot import Settings, Snapshot
 from muster.app.views import queues, why
 from muster.app.views.job import JobView
@@ -35,6 +37,7 @@ from muster.workloads.snapshot import Objects
 _RANK: Final = {kind: number for number, kind in enumerate(dict.fromkeys((*WATCHED, *OF_JOBS)))}
 #: Looks up an object of a kind by its `namespace/name`.
 Find = Callable[[AnyKind, str], Resource | None]
+log = logging.getLogger(__name__)
 
 
 class Live:
@@ -70,7 +73,10 @@ class Live:
             with self._noting:
                 pending, self._pending = self._pending, {}
             for (kind, key), (old, new) in sorted(pending.items(), key=lambda one: _RANK[one[0][0]]):
-                self._take(kind, key, old, new)
+                try:
+                    self._take(kind, key, old, new)
+                except UNREADABLE:  # the others are taken in
+                    log.exception("%s %s cannot be read, and is set aside", kind.kind, key)
             if pending:
                 self._queues = None
                 for event in self._mirror.drain(now).events:

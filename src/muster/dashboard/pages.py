@@ -6,6 +6,7 @@ in a name turns the direction of a page.
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from muster.api.base import Object
+from muster.api.fields import UNREADABLE
 from muster.api.quantity import show
 from muster.api.rates import Rates, money
 from muster.api.visible import visible
@@ -39,6 +41,7 @@ from muster.kube.errors import ApiError, Invalid, Unanswered, Unreachable
 from muster.workloads.findings import JobFileError
 
 HERE: Final = Path(__file__).parent
+log = logging.getLogger(__name__)
 #: Whom the page is made for; templates ask for it.
 _VIEWER: Final[ContextVar[Viewer | None]] = ContextVar("viewer", default=None)
 #: What of the cluster it may see; texts of the scheduler pass through it (`told`).
@@ -161,7 +164,7 @@ class Pages:
             case ["jobs", namespace, name]:
                 return await self._job(moment, namespace, name, viewer)
             case ["jobs", namespace, name, "change"] if self._sources.changes:
-                return self._change(moment, namespace, name, query)
+                return await self._change(moment, namespace, name, query)
             case ["calendar"]:
                 return await self._calendar(moment)
             case ["evictions"]:
@@ -205,6 +208,10 @@ class Pages:
             return self._plan_page(moment, text, result=task.result())
         except (JobFileError, Invalid) as error:
             return self._plan_page(moment, text, str(error))
+        except UNREADABLE:
+            log.exception("a text that was to be planned cannot be read")
+            told = "An object in the text has a field that is not as its kind has it, or lacks one."
+            return self._plan_page(moment, text, told)
 
     async def _plan(self, moment: Moment, text: str) -> Object:
         there = await self._cluster.snapshot(moment)
@@ -217,9 +224,9 @@ class Pages:
         )
         return Page(html, status)
 
-    def _change(self, moment: Moment, namespace: str, name: str, query: Mapping[str, str]) -> Page:
+    async def _change(self, moment: Moment, namespace: str, name: str, query: Mapping[str, str]) -> Page:
         """What can be done with a job. The page names the job that was seen, not its successor."""
-        view = self._seen(moment, namespace, name, query.get("job", ""))
+        view = await asyncio.to_thread(self._seen, moment, namespace, name, query.get("job", ""))
         if isinstance(view, Page):
             return view
         possible = [each for each in changes.possible(view) if each in self._sources.changes]
@@ -231,7 +238,7 @@ class Pages:
         act = next((act for change, act in self._sources.changes.items() if change.value == chosen), None)
         if act is None:
             return self.problem(403, "Read only", "This dashboard does not change jobs in such a way.")
-        view = self._seen(moment, namespace, name, form.get("job", ""))
+        view = await asyncio.to_thread(self._seen, moment, namespace, name, form.get("job", ""))
         if isinstance(view, Page):
             return view
         try:

@@ -2,16 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from muster.api.base import Object
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import Pod
+from muster.api.fields import UNREADABLE, InvalidObject
+from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.rates import amount, money
 from muster.app.plan import Plan
 from muster.app.plan.decisions import Decision
 from muster.app.snapshot import Snapshot
 from muster.dashboard.drawing import duration
 from muster.runtime.mirror import WATCHED
-from muster.workloads import load, snapshot
+from muster.workloads import demand, load, snapshot
 from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Options
 from muster.workloads.snapshot import Objects
@@ -21,6 +28,8 @@ CALLED: Final = "the text"
 #: Rows of the table, and names in a cell.
 ROWS: Final = 100
 NAMES: Final = 6
+#: Pods of a text: more take minutes, in which the pages of all viewers are slow.
+MOST_PODS: Final = 10_000
 
 
 def planned(there: Snapshot, text: str, *, embedded: bool) -> Object:
@@ -53,7 +62,23 @@ def _proposed(text: str, *, embedded: bool) -> Objects:
         kinds = ", ".join(f"{count} × {what}" for what, count in sorted(objects.ignored.items()))
         message = f"nothing to plan; found only {kinds or 'nothing'}"
         raise JobFileError.of(CALLED, "; ".join((message, *objects.advice())))
+    if (pods := _pods(objects)) > MOST_PODS:
+        message = f"has {pods:,} pods, and a page plans {MOST_PODS:,}; in a terminal: muster plan FILE"
+        raise JobFileError.of(CALLED, message)
     return objects
+
+
+def _pods(objects: Objects) -> int:
+    """How many pods there would be at once; none of an object that cannot be read."""
+    total = 0
+    for (kind, _, _), each in objects.items.items():
+        if isinstance(each, Pod):
+            total += 1
+        elif isinstance(each, Job | JobSet):
+            value: Object = {**msgspec.to_builtins(each), "apiVersion": kind.api_version, "kind": kind.kind}
+            with suppress(InvalidObject, *UNREADABLE):  # the plan says why
+                total += sum(max(one.count, 0) for one in demand.pod_sets(value))
+    return total
 
 
 def _row(decision: Decision) -> Object:

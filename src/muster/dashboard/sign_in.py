@@ -54,7 +54,7 @@ class SignIn:
 
     async def admit(self, request: Request) -> Viewer | Response | None:
         """The viewer; or what is answered instead; None: no viewer is needed."""
-        headers, path = request.headers, request.url.path
+        headers, path = request.headers, request.scope["path"]  # what routes are found by
         if path in ("/healthz", "/readyz"):
             left = self._missing() if path == "/readyz" else ()
             return PlainTextResponse(f"reads {', '.join(left)}\n" if left else "ok\n", 503 if left else 200)

@@ -144,6 +144,28 @@ def test_a_job_that_cannot_be_read_leaves_the_others(
     assert "x/bad cannot be read" in caplog.text
 
 
+def test_pods_are_of_the_job_that_has_made_them() -> None:
+    """Also where objects that name each other make several jobs, or another namespace's pod names a job."""
+    followed = LiveJobs()
+
+    def put(kind: AnyKind, namespace: str, name: str, obj: Object, **meta: Any) -> None:
+        meta |= {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
+        followed.change(kind, f"{namespace}/{name}", msgspec.convert({**obj, "metadata": meta}, kind.type))
+
+    named = {"scheduling.x-k8s.io/pod-group": "g"}
+    put(kinds.POD_GROUP_X, "x", "g", {"spec": {"minMember": 2}})
+    for job in "ba":
+        by = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-{job}", "controller": True}
+        put(kinds.JOB, "x", job, {})
+        put(kinds.POD, "x", f"p{job}", {}, labels=named, ownerReferences=[by])
+        put(kinds.POD, "y", f"foreign{job}", {}, ownerReferences=[by])
+    put(kinds.POD, "x", "bare", {}, labels=named)
+    assert {view.name for view in followed.views()} == {"a", "b", "g"}
+    pods = "x/pa", "x/pb", "x/bare", "y/foreigna", "y/foreignb", "x/none"
+    jobs_of = [view.name if (view := followed.of_pod(pod)) is not None else None for pod in pods]
+    assert jobs_of == ["a", "b", "g", None, None, None]
+
+
 def pod(name: str, node: str = "", phase: str = "Pending") -> Any:
     asked = {"requests": {"cpu": "1"}}
     spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": asked}]}

@@ -7,8 +7,9 @@ import pytest
 
 from muster.api import groups, kinds
 from muster.api.base import Condition, Kind, Object, ObjectMeta, OwnerReference
-from muster.api.batch_v1 import Job, JobStatus
+from muster.api.batch_v1 import Job, JobSpec, JobStatus
 from muster.api.core_v1 import Pod, PodSpec, PodStatus
+from muster.api.fields import convert
 from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, ReplicatedJob
 from muster.api.muster_v1alpha1 import BatchJob, Gang, GangSpec, Source
 from muster.api.scheduling import PodGroup, PodGroupSpec
@@ -298,3 +299,15 @@ def test_a_job_is_one_with_the_pod_group_that_its_pods_alone_name(
     assert waits.marked == ((kinds.POD_GROUP_X, group) if one else None)
     if one:
         assert find.matching("podgroup/g", found).newest == find.matching("g", found).newest == waits
+
+
+def test_a_pod_group_of_another_job_stays_that_jobs() -> None:
+    """Also before that one has pods: a job whose pods name it must not be cancelled together with it."""
+    own = Job(metadata=meta("own"))
+    group = PodGroup(metadata=meta("g", "", *JOB, "own", "uid-own"), spec=PodGroupSpec(min_member=1))
+    spec = convert({"template": {"metadata": {"labels": {GANG: "g"}}}}, JobSpec)
+    found = views(
+        Objects(jobs=[own, Job(metadata=meta("other"), spec=spec)], pod_groups=[(kinds.POD_GROUP_X, group)])
+    )
+    marked = {view.name: view.marked for view in found}
+    assert marked == {"own": (kinds.POD_GROUP_X, group), "other": None}

@@ -52,6 +52,8 @@ class _Part:
     members: list[_Id]
     #: with the keys by which jobs are sorted
     views: Sequence[tuple[Any, JobView]] = ()  # Any: of `jobs.by_age`
+    #: by `namespace/name` of a pod, its job; a group has the pods that no Job in it has made
+    of_pod: Mapping[str, JobView] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -78,7 +80,13 @@ class LiveJobs:
             self._objects.pop(one, None)
             self._stale.pop(one, None)
             return
-        names = tuple(dict.fromkeys(_names(kind, new)))
+        try:
+            names = tuple(dict.fromkeys(_names(kind, new)))
+        except UNREADABLE:
+            log.exception("%s %s cannot be read, and is set aside", kind.kind, key)
+            self._objects.pop(one, None)
+            self._stale.pop(one, None)
+            return
         self._objects[one], self._names[one], self._stale[one] = new, names, None
         for name in names:
             self._naming.setdefault(name, {})[one] = None
@@ -96,7 +104,7 @@ class LiveJobs:
     def of_pod(self, key: str) -> JobView | None:
         """The job of a pod, by its `namespace/name`, as of the last `views`."""
         part = self._parts.get((kinds.POD, key))
-        return part.views[0][1] if part is not None and part.views else None
+        return part.of_pod.get(key) if part is not None else None
 
     def _leave(self, one: _Id) -> None:
         """Dissolves the part of an object: what is left of it may be one part no longer."""
@@ -125,8 +133,13 @@ class LiveJobs:
         try:
             made = jobs.views(_objects((one[0], self._objects[one]) for one in part.members))
             part.views = [(jobs.by_age(view), view) for view in made]
+            part.of_pod = {pod.key: view for view in sorted(made, key=_no_group) for pod in view.pods}
         except UNREADABLE:
             log.exception("%s %s cannot be read, and is set aside", first[0].kind, first[1])
+
+
+def _no_group(view: JobView) -> bool:
+    return view.kind not in groups.OF_NAMED
 
 
 def _names(kind: AnyKind, resource: Any) -> Iterator[str | GroupName]:  # Any: of this kind

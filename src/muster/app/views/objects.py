@@ -118,11 +118,18 @@ def parts_of_jobs(
 ) -> dict[Identity, list[GroupName]]:
     """By job, the PodGroups that are parts of it.
 
-    A job has those that it controls, and one that all its templates name, unless another job or pod names it.
+    A job has those that it controls, and one that all its templates name, unless another job controls it, or
+    another job or pod names it.
     `described`: the PodGroups that exist. `within`: the JobSet of each Job that has one.
     """
     parts: dict[Identity, list[GroupName]] = defaultdict(list)
     claims: dict[GroupName | None, set[Identity]] = defaultdict(set)
+    made = (
+        (kinds.JOBSET, objects.jobsets),
+        (kinds.JOB, objects.jobs),
+        (kinds.VOLCANO_JOB, objects.volcano_jobs),
+    )
+    owners = {identity(kind, job) for kind, jobs in made for job in jobs} if described else set()
     for name, group in described.items():
         if (by := controlled_by(group)) is not None:
             parts[by].append(name)
@@ -136,6 +143,8 @@ def parts_of_jobs(
             continue
         makers = {controlled_by(pod) for pod in members.get(named, ())}
         users = naming | {within.get(by, by) if by is not None else None for by in makers}
+        if (by := controlled_by(described[named])) is not None and by in owners:
+            users.add(by)
         if len(users) == 1 and named not in parts[one := naming.pop()]:
             parts[one].append(named)
     return parts
