@@ -1,5 +1,8 @@
 """What the page Plan answers for a text, whatever is in it."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from muster.api import kinds
@@ -35,8 +38,9 @@ def planned(text: str, *, embedded: bool = False) -> Object:
 
 @pytest.mark.parametrize("text", [JOB % ("gang", 10**9, 10**9), JOB % ("independent", 10**9, 10**9), SET])
 def test_a_text_with_too_many_pods_is_refused_at_once(text: str) -> None:
+    nothing: Any = SimpleNamespace(plan=None)  # Any: a snapshot of which no plan is asked
     with pytest.raises(JobFileError, match=r"has [\d,]+ pods, and a page plans 10,000; .*muster plan FILE"):
-        planned(text)
+        plans.planned(nothing, text, embedded=False)
 
 
 def test_pods_that_run_one_after_the_other_count_once() -> None:
