@@ -19,6 +19,13 @@ from tests.patience import CLUSTER
 
 CHART: Final = Path(__file__).parents[2] / "charts/muster"
 NAMESPACE: Final = "muster-system"
+#: Values with which tests find the chart installed, and leave it: all Deployments, without replicas.
+ASLEEP: Final = (
+    "scheduler.replicas=0",
+    "controllers.replicas=0",
+    "dashboard.enabled=true",
+    "dashboard.replicas=0",
+)
 
 
 @dataclass

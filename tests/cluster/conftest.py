@@ -36,7 +36,7 @@ from muster.kube import config
 from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.kube.http import HttpClient
 from muster.names import RUNTIME
-from tests.cluster.chart import Chart, install
+from tests.cluster.chart import ASLEEP, Chart, install
 from tests.cluster.control_plane import ControlPlane, running
 from tests.patience import CLUSTER, LONGEST
 
@@ -70,8 +70,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def chart(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Chart:
     """muster's chart, installed; its Deployments have no replicas, since no kubelet would run them."""
-    none = [f"{name}.replicas=0" for name in ("scheduler", "controllers", "dashboard")]
-    made = install(plane.kubeconfig, tmp_path_factory.mktemp("chart"), *none, "dashboard.enabled=true")
+    made = install(plane.kubeconfig, tmp_path_factory.mktemp("chart"), *ASLEEP)
     made.await_roles()
     return made
 

@@ -29,8 +29,8 @@ from muster.api.kinds import (
 )
 from muster.api.muster_v1alpha1 import BatchJobStatus
 from muster.kube.errors import NotFound
+from tests.cluster.chart import ASLEEP, install
 from tests.cluster.chart import NAMESPACE as MUSTERS
-from tests.cluster.chart import install
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
 from tests.security.images import fakes
 from tests.security.images.fakes import Store
@@ -104,7 +104,7 @@ async def test_an_image_has_to_be_signed_and_runs_by_its_digest(platform: Cluste
     """The registry is of this test; the policy's key is in a Secret of muster's namespace."""
     cluster, chart = platform, platform.chart
     own = "controllers.config.batchJobs.loopbackRegistries=true"
-    install(cluster.kubeconfig, chart.home, "controllers.replicas=0", "scheduler.replicas=0", own)
+    install(cluster.kubeconfig, chart.home, *ASLEEP, own)
     store, private = Store(), fakes.key()
     digest = store.image("v1", entrypoint=["/app"])
     cluster.muster("fake-nodes", "1 x cpu=8,memory=64Gi")
@@ -243,9 +243,8 @@ async def test_the_chapters_job_is_denied_permitted_run_and_withdrawn(platform: 
 async def test_the_chapters_job_as_it_is_printed_has_a_batch_job_that_follows_it(platform: Cluster) -> None:
     """The kind is served, and may be read, only with the chart's value."""
     cluster = platform
-    asleep = ("controllers.replicas=0", "scheduler.replicas=0")
     own = "controllers.config.batchJobs.latticeJobs=true"
-    install(cluster.kubeconfig, cluster.chart.home, *asleep, own)
+    install(cluster.kubeconfig, cluster.chart.home, *ASLEEP, own)
     await cluster.until("LatticeJobs are served", partial(served, cluster.client, LATTICE_JOB))
     await cluster.may("controllers", "list", "latticejobs.lattice.dev")
     cluster.daemon("controllers")

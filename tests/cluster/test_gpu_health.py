@@ -6,11 +6,9 @@ import pytest
 
 from muster.api.kinds import GANG, NODE, POD, POD_GROUP_X
 from muster.controllers.gpu_health import TAINT, UNHEALTHY
-from tests.cluster.chart import Chart, install
+from tests.cluster.chart import ASLEEP, Chart, install
 from tests.cluster.conftest import Cluster
 from tests.cluster.gangs import member
-
-ASLEEP = ("controllers.replicas=0", "scheduler.replicas=0")
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from muster.api.kinds import (
     SERVICE,
     VOLCANO_JOB,
 )
-from tests.cluster.chart import install
+from tests.cluster.chart import ASLEEP, install
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
 from tests.compiler.test_golden import JOB, NAMED
 from tests.workloads.batch.jobs import changed, small
@@ -35,7 +35,6 @@ DEFINED: Final = (JOBSET, *(kind for kind in EMITTED if not kind.group.endswith(
 RUNS: Final[dict[str, Kind[Any]]] = {"native": JOBSET, "volcano": VOLCANO_JOB}  # Any: of two types
 #: What only the roles of this target permit.
 RIGHTS: Final = {"native": "podgroups.scheduling.k8s.io", "volcano": "jobs.batch.volcano.sh"}
-ASLEEP: Final = ("controllers.replicas=0", "scheduler.replicas=0")
 S3: Final = {"type": "external-service", "params": {"endpoints": {"s3": "https://shared.example.com"}}}
 
 
