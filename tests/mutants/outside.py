@@ -928,6 +928,11 @@ FAULTS: Final = (
         "translate/devices/test_devices",
         ("half a pool", "each.spec.pool.resource_slice_count != len(found)", "False"),
         ("an older generation", "if each.spec.pool.generation == newest)", ")"),
+        (
+            "another node says which slices are the newest",
+            "own = {node: _complete(of_node)",
+            "own = {node: ()",
+        ),
         ("a device twice", "return found if len({*names}) == len(names) else ()", "return found"),
     ),
     *_faults(

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.api.base import Object, Resource
@@ -24,6 +24,7 @@ from muster.translate.devices.pools import usable
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from muster.workloads.snapshot import Objects, typed
+from tests.tiers import examples
 
 
 def device_class(name: str = "gpu.nvidia.com", extended: str = "") -> Object:
@@ -41,6 +42,7 @@ def resource_slice(
     devices: Sequence[str] = ("gpu-0", "gpu-1"),
     *,
     pool: str = "n0",
+    node: str = "",
     generation: int = 1,
     count: int = 1,
     driver: str = "gpu.nvidia.com",
@@ -51,7 +53,7 @@ def resource_slice(
         "metadata": {"name": name, "uid": name},
         "spec": {
             "driver": driver,
-            "nodeName": pool,
+            "nodeName": node or pool,
             "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
             "devices": [{"name": each} for each in devices],
         },
@@ -137,6 +139,39 @@ def test_only_a_complete_newest_generation_counts(
         devices = more.pop("devices", [f"{name}-0"])
         made[name] = a_slice(name, *devices, **more)
     assert [each.metadata.name for each in usable(made)] == names
+
+
+#: Generations, counts and devices of some slices.
+Drawn = list[tuple[int, int, list[str]]]
+DRAWN: Final = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(1, 3), st.lists(st.sampled_from("xyz"), max_size=2)), max_size=3
+)
+
+
+@settings(max_examples=examples(300))
+@given(DRAWN, DRAWN)
+@example([(1, 1, ["x"])], [(999, 1, ["x"])])
+def test_no_other_node_says_what_a_node_has_that_says_all_itself(own: Drawn, others: Drawn) -> None:
+    """A kubelet, or a driver, may write slices of its own node only, but gives their pools any name."""
+
+    def made(node: str, drawn: Drawn) -> dict[str, ResourceSlice]:
+        each = (
+            (f"{node}{i}", generation, count, names) for i, (generation, count, names) in enumerate(drawn)
+        )
+        return {
+            name: a_slice(name, *names, pool="p", node=node, generation=generation, count=count)
+            for name, generation, count, names in each
+        }
+
+    alone, both = usable(made("n", own)), usable(made("n", own) | made("other", others))
+    if alone:
+        assert tuple(each for each in both if each.spec.node_name == "n") == alone
+
+
+def test_a_pool_of_several_nodes_counts_once_all_its_slices_are_there() -> None:
+    slices = {each: a_slice(each, f"gpu-{each}", pool="p", node=each, count=2) for each in ("a", "b")}
+    assert usable(slices) == (slices["a"], slices["b"])
+    assert usable({"a": slices["a"]}) == ()
 
 
 SLICES: Final = st.builds(

@@ -46,12 +46,29 @@ class Pools:
 
 
 def usable(slices: Mapping[str, ResourceSlice]) -> Slices:
-    """Returns the slices of a pool that count, by name; none while its newest generation is incomplete.
+    """Returns the slices of a pool that count, by name.
 
-    A generation is complete if it has as many slices as each of them says, and no device twice.
+    A node whose own slices are complete has these, whatever other nodes say of a pool of that name: a driver
+    may write slices of its own node only. Of a pool that several nodes make up, all of its slices count.
     """
-    newest = max((each.spec.pool.generation for each in slices.values()), default=0)
-    found = tuple(each for _, each in sorted(slices.items()) if each.spec.pool.generation == newest)
+    there = tuple(each for _, each in sorted(slices.items()))
+    of_nodes: dict[str, Slices] = {}
+    for each in there:
+        of_nodes[each.spec.node_name] = (*of_nodes.get(each.spec.node_name, ()), each)
+    whole = _complete(there) if len(of_nodes) > 1 else ()
+    own = {node: _complete(of_node) for node, of_node in of_nodes.items()}
+    counting = {id(each) for of_node in own.values() for each in of_node}
+    counting |= {id(each) for each in whole if not own[each.spec.node_name]}
+    return tuple(each for each in there if id(each) in counting)
+
+
+def _complete(slices: Slices) -> Slices:
+    """Returns the newest generation of these slices; none while it is incomplete.
+
+    It is complete if it has as many slices as each of them says, and no device twice.
+    """
+    newest = max((each.spec.pool.generation for each in slices), default=0)
+    found = tuple(each for each in slices if each.spec.pool.generation == newest)
     if any(each.spec.pool.resource_slice_count != len(found) for each in found):
         return ()
     names = [device.name for each in found for device in each.spec.devices]
