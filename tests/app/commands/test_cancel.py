@@ -20,6 +20,7 @@ from muster.app.commands.cancel import (
     cancel_unfinished,
     creator,
     gone,
+    is_run_of,
     made_from,
     of_file,
 )
@@ -401,6 +402,12 @@ async def test_a_job_goes_with_the_pod_group_that_is_one_with_it(how: str) -> No
         else:
             assert await cancel_unfinished(client, Followed(kinds.JOB, "default", "j"), ()) is None
         assert views(await fetch(client)) == []
+
+
+async def test_the_name_of_the_pod_group_that_is_one_with_a_job_is_a_whole_name() -> None:
+    with closing(Store(":memory:")) as store:
+        (view,) = await grouped(LocalClient(Registry(store)), "j")
+        assert [is_run_of(name, view) for name in ("j", "g", "default/g", "x")] == [True, True, True, False]
 
 
 async def test_a_pod_group_that_another_job_needs_stays() -> None:

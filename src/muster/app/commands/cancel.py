@@ -140,7 +140,7 @@ def is_run_of(name: str, job: JobView) -> bool:
     own, meta = name.rpartition("/")[2], job.resource.metadata
     source = made_from(job)
     return (
-        meta.name == own
+        own in (meta.name, job.marked[1].metadata.name if job.marked is not None else meta.name)
         or meta.generate_name == f"{own}-"
         or (source is not None and source.generated(meta.name, own))
     )
