@@ -81,7 +81,7 @@ def command(
 #: Pods of a real cluster whose output a page shows, and seconds for which that is kept.
 FEW: Final = 4
 FRESH: Final = 5.0
-#: Seconds for which prices are kept, and viewers for whom.
+#: Seconds for which prices are kept, and for how many viewers.
 PRICED: Final = 60.0
 TOKENS: Final = 1_000
 

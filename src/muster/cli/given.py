@@ -167,7 +167,7 @@ class Work:
     load: "Callable[..., JobFile]"
     #: what the job records of its submission
     source: "Source"
-    #: whom to tell what happens to its jobs
+    #: the address of its jobs' notifications
     notify: "Address | None" = None
 
 

@@ -52,7 +52,7 @@ class Runner:
     ) -> None:
         """`queue`: the queue of --queue, if given. `replaced`: the names that the file gives to its jobs.
 
-        `source`: see `app.commands.cancel.of_file`. `load`: see `jobfile.preflight`. `notify`: whom to tell.
+        `source`: see `app.commands.cancel.of_file`. `load`: see `jobfile.preflight`. `notify`: an address.
         """
         self._notify = notify
         self._source, self._replaced, self._load = source, replaced, load

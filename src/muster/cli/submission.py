@@ -89,7 +89,7 @@ def copied(target: Target) -> str:
 
 
 def told(notify: str, target: Target) -> "Address":
-    """Whom `--notify` names. Raises Failure."""
+    """The address that `--notify` names. Raises Failure."""
     from muster.app.wiring import sending
 
     if not target.embedded:

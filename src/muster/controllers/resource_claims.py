@@ -184,7 +184,7 @@ def prefix(pod: str, claim: str) -> str:
     return "-".join(name[: len(name) * _LONGEST // len(whole)] for name in (pod, claim))
 
 
-# -- claims that nobody uses
+# -- claims that no pod uses
 
 
 @dataclass(frozen=True, slots=True)

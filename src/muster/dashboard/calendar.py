@@ -1,4 +1,4 @@
-"""What is ahead, and whom evictions have cost what: values of the pages Calendar and Evictions."""
+"""What is ahead, and what evictions have cost: values of the pages Calendar and Evictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ from muster.workloads.findings import JobFileError
 
 HERE: Final = Path(__file__).parent
 log = logging.getLogger(__name__)
-#: Whom the page is made for; templates ask for it.
+#: The viewer of the page; templates ask for it.
 _VIEWER: Final[ContextVar[Viewer | None]] = ContextVar("viewer", default=None)
 #: What of the cluster it may see; texts of the scheduler pass through it (`told`).
 _MOMENT: Final[ContextVar[Moment | None]] = ContextVar("moment", default=None)

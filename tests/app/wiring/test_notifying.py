@@ -231,7 +231,7 @@ async def test_a_file_that_cannot_be_read_is_put_aside(
         await asyncio.sleep(30)
         assert not host.busy()
     assert receiver.told == ["j start running", "j end succeeded"]
-    assert caplog.text.count("nobody is told of this job") == 1
+    assert caplog.text.count("there are no notifications of this job") == 1
     assert site.files == [".txt", ".unreadable"]
 
 

@@ -37,7 +37,7 @@ What = Literal["start", "anomaly", "eviction", "end"]
 
 
 class Event(msgspec.Struct, frozen=True):
-    #: the same whenever and by whomever the event is seen
+    #: the same however often the event is seen
     key: str
     what: What
     #: seconds since 1970

@@ -1,7 +1,7 @@
 """Tells what happens to jobs that were submitted with `--notify`, while the embedded cluster is up.
 
-`$MUSTER_HOME/notify` has two files for each such job: `UID.json`, which only its submission writes, says whom
-to tell; `UID.told`, which only the host writes, says what is told (`muster.app.wiring.notices`). No object of
+`$MUSTER_HOME/notify` has two files for each such job: `UID.json`, which only its submission writes, has the
+address; `UID.told`, which only the host writes, says what is told (`muster.app.wiring.notices`). No object of
 the cluster can name a command. Both files go once the job's end is told or given up.
 
 Nothing here can hold up a job or end the host: a failure is logged, and tried again.
@@ -56,7 +56,7 @@ Send = Callable[[Address, bytes, Mapping[str, str]], Coroutine[Any, Any, str]]
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Whom to tell of a job."""
+    """The address of a job's notifications."""
 
     kind: str
     namespace: str
@@ -111,7 +111,7 @@ class Notifying:
                 await self._clock.sleep(max(LOOK, _SHARE * (self._clock.monotonic() - began)))
 
     def busy(self) -> bool:
-        """Whether a host that nobody else needs should stay for now: for `HOLD` seconds at most.
+        """Whether the host should stay for now, needed by nothing else: for `HOLD` seconds at most.
 
         While there is trouble it need not: what is left is told by the next host.
         """
@@ -154,7 +154,7 @@ class Notifying:
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
-                log.error("%s: nobody is told of this job: %s", entry.path, error)
+                log.error("%s: there are no notifications of this job: %s", entry.path, error)
                 with suppress(OSError):
                     os.rename(entry.path, f"{entry.path}.unreadable")
                 continue

@@ -1,4 +1,4 @@
-"""Tells one event to whom `--notify` names: a program of this machine, or a URL.
+"""Tells one event to the address of `--notify`: a program of this machine, or a URL.
 
 A program is started without a shell, in a session of its own, with the few variables of the submitting shell
 that it may need. It gets the event on standard input and as variables; exit code 0 means told. When it ends
@@ -84,7 +84,7 @@ def _url(given: str) -> str:
 
 
 async def send(to: Address, body: bytes, variables: Mapping[str, str]) -> str:
-    """Tells the event; returns "", or why it is not told. Whoever calls limits the time.
+    """Tells the event; returns "", or why it is not told. The caller limits the time.
 
     `body`: the event as JSON; `variables`: for a program.
     """

@@ -103,7 +103,7 @@ class DeviceKindChanged:
 class DevicesChanged:
     """An event: all devices of a node, of complete pools only; none = it has none any more.
 
-    `taken` are those in use by no pod that is bound: of a claim that nobody uses yet, or not any more. It
+    `taken` are those in use by no pod that is bound: of a claim that no pod uses yet, or any more. It
     does no harm if a place or a pod of which the core knows has one of them.
     """
 

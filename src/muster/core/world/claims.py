@@ -243,7 +243,7 @@ class NodeClaims:
         return found
 
     def room(self, name: NodeName, *, empty: bool = False) -> Room:
-        """What is free of a node's devices; `empty`: if nobody had one."""
+        """What is free of a node's devices; `empty`: if no pod had one."""
         whole = self._whole.get(name, _NONE)
         if empty or not (busy := self._busy(name)):
             return whole
