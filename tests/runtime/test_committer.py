@@ -11,6 +11,7 @@ from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.rates import Rates
 from muster.core.words.decisions import Assign
+from muster.core.words.devices import Allocation, DeviceId
 from muster.core.words.events import NodeRemoved
 from muster.core.words.gang import GangId, NodeName, Place
 from muster.effects import Evict, Patch
@@ -99,3 +100,20 @@ def test_the_step_of_one_gang_visits_no_victims_of_others() -> None:
     committer._awaited_by = Unwalked({OTHER: {GangId("ns/beneficiary")}})
     committer._ending = Unwalked({OTHER: GangId("ns/beneficiary")})
     assert committer.work(GANG, 0.0) == ((), ())
+
+
+def test_a_place_that_is_assigned_again_has_the_devices_of_the_later_assignment() -> None:
+    one, other = Place("w", 0), Place("w", 1)
+
+    def given(device: str) -> tuple[Allocation, ...]:
+        return (Allocation("gpu", (("r", DeviceId(device)),)),)
+
+    committer = Committer(Seen(pod("1")), epoch=1)
+    node = NodeName("n")
+    committer.decided(
+        Assign(GANG, {one: node, other: node}, claims={one: given("d/p/a"), other: given("d/p/b")})
+    )
+    committer.decided(Assign(GANG, {one: node}, claims={one: given("d/p/c")}))
+    assert committer.view(GANG, 0.0).allocations == {one: given("d/p/c"), other: given("d/p/b")}
+    committer.decided(Assign(GANG, {one: node}))
+    assert committer.view(GANG, 0.0).allocations == {other: given("d/p/b")}

@@ -13,6 +13,7 @@ from typing import Final
 
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
 from muster.core.words.decisions import Victim as ChosenVictim
+from muster.core.words.devices import Allocation
 from muster.core.words.events import CommitFailed, Event, NodeRemoved, PlacesLost, PodsBound
 from muster.core.words.gang import GangId, NodeName, Place
 from muster.effects.execute import Outcome
@@ -58,6 +59,8 @@ class _Commit:
     assigned: dict[Place, NodeName] = field(default_factory=dict)
     #: which shared GPU of its node each place was assigned; valid as long as the place is assigned
     devices: dict[Place, int] = field(default_factory=dict)
+    #: the devices that the claims of each place's pod were assigned; valid as long as the place is assigned
+    allocations: dict[Place, tuple[Allocation, ...]] = field(default_factory=dict)
     #: victims that the core has chosen for this gang; writes of these victims may still be under way
     named: tuple[ChosenVictim, ...] = ()
     #: the same victims with their pods and owners looked up, until they are gone
@@ -163,10 +166,13 @@ class Committer:
 
     def decided(self, decision: Decision) -> None:
         match decision:
-            case Assign(gang, nodes, devices):
+            case Assign(gang, nodes, devices, claims):
                 commit = self._commit(gang)
                 commit.assigned.update(nodes)
                 commit.devices = {p: d for p, d in commit.devices.items() if p not in nodes} | dict(devices)
+                if commit.allocations or claims:
+                    kept = {p: of for p, of in commit.allocations.items() if p not in nodes}
+                    commit.allocations = {**kept, **claims}
                 commit.explanation = None
                 self.changed(gang)
             case Evict(victims, beneficiary):
@@ -285,6 +291,7 @@ class Committer:
             assigned=commit.assigned,
             nodes=observed.nodes,
             devices=commit.devices,
+            allocations=commit.allocations,
             chosen=commit.chosen,
             victims=self._victims(gang),
             namesakes=tuple(namesakes(observed, plans[-1])) if plans else (),

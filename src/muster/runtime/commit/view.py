@@ -8,6 +8,7 @@ from muster.api.base import Object
 from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Explanation
+from muster.core.words.devices import Allocation
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId, NodeName, Place
 from muster.runtime.commit.refreshes import Refresh
@@ -87,6 +88,8 @@ class GangView:
     assigned: Mapping[Place, NodeName]  # by the core; filled places may be among them
     nodes: Container[str]
     devices: Mapping[Place, int] = field(default_factory=dict)  # for assigned places that share a GPU
+    #: for assigned places whose pods have claims: the devices that each claim is to have
+    allocations: Mapping[Place, tuple[Allocation, ...]] = field(default_factory=dict)
     chosen: tuple[VictimRef, ...] = ()  # victims that the core has chosen and that are still there
     victims: tuple[Victim, ...] = ()  # of the plan with the highest attempt
     namesakes: tuple[Pod | None, ...] = ()  # the pods that now have the names the highest plan re-creates
