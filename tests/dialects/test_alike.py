@@ -64,6 +64,18 @@ def priority_class(name: str, value: int) -> Object:
     }
 
 
+#: The racks are a layer.
+TOPOLOGY: Final[Object] = {
+    "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+    "kind": "ClusterNetworkTopology",
+    "metadata": {"name": "default"},
+    "spec": {
+        "networkTopologySpec": [
+            {"topologyLayer": LAYER, "labelKey": [RACK]},
+            {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": LAYER},
+        ]
+    },
+}
 SETTINGS: Final[list[Object]] = [
     priority_class("low", -10),
     priority_class("high", 100),
@@ -73,17 +85,7 @@ SETTINGS: Final[list[Object]] = [
         "metadata": {"name": "small"},
         "spec": {"capability": {"cpu": "6"}},
     },
-    {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "ClusterNetworkTopology",
-        "metadata": {"name": "default"},
-        "spec": {
-            "networkTopologySpec": [
-                {"topologyLayer": LAYER, "labelKey": [RACK]},
-                {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": LAYER},
-            ]
-        },
-    },
+    TOPOLOGY,
 ]
 
 

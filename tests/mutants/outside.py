@@ -149,6 +149,26 @@ FAULTS: Final = (
             "                if text != there.get(key):",
             "                if False:",
         ),
+        (
+            "stages that ask for different queues as one JobSet, which has the queue of the last",
+            "any(one is None or one != said[0] for one in said)",
+            "any(one is None for one in said)",
+        ),
+    ),
+    *_faults(
+        "marks",
+        "workloads/convert/topology.py",
+        "workloads/test_convert",
+        (
+            "a layer that is preferred, required by a node label",
+            'strategy="MustGather", pod_count_multiple=0 | 1',
+            "pod_count_multiple=0 | 1",
+        ),
+        (
+            "the node label of one of several groups of a gang, a rule of all of them",
+            "GROUPS not in _annotations(group) and not any",
+            "not any",
+        ),
     ),
     *_faults(
         "marks",

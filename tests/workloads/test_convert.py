@@ -11,18 +11,21 @@ from muster.api import groups
 from muster.api.base import Object
 from muster.api.fields import Severity
 from muster.api.groups import Dialect
+from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 from muster.cli.convert import Dialect as Named
 from muster.runtime.mirror import WATCHED
 from muster.workloads.convert import TARGETS, Converted, convert
 from muster.workloads.convert.pod_groups import ADVICE, COMPARED
 from muster.workloads.findings import JobFileError
 from muster.workloads.snapshot import typed
-from tests.dialects.demands import NAME, WRITTEN, Demand, Pods, Written
-from tests.dialects.test_alike import clusters, decided, demands, plain
+from tests.dialects.demands import LAYER, NAME, RACK, WRITTEN, Demand, Pods, Written
+from tests.dialects.test_alike import TOPOLOGY, clusters, decided, demands, plain
 from tests.tiers import examples
 
 _GROUP: Final = "kind: PodGroup\napiVersion: scheduling.x-k8s.io/v1alpha1\n"
 _JOBSET: Final = "kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\n"
+#: All pods in one rack.
+RULE: Final = f'{{"gatherStrategy":[{{"layer":"{LAYER}","strategy":"MustGather"}}]}}'
 _POD: Final = "kind: Pod\napiVersion: v1\n"
 #: Rows that no file is converted to, and why.
 _NO_TARGETS: Final[dict[Dialect, str]] = {
@@ -47,12 +50,12 @@ def decision(objects: list[Object], cluster: list[Object]) -> list[Any]:  # Any:
     ]
 
 
-def expected(demand: Demand, way: Written, to: Dialect) -> set[str]:
-    """Words of what has to be lost."""
+def expected(demand: Demand, way: Written, to: Dialect, *, known: bool) -> set[str]:
+    """Words of what has to be lost. `known`: the file has the topology."""
     lost: set[str] = set()
     if way.dialect in (to, groups.POD) or (to is groups.JOBSET and way.dialect is groups.JOB):
         return lost
-    if demand.together and way.dialect is groups.NATIVE:
+    if demand.together and way.dialect is groups.NATIVE and not known:
         lost.add("schedulingConstraints")
     if to is groups.JOBSET:
         if demand.minimum > demand.count:
@@ -61,18 +64,19 @@ def expected(demand: Demand, way: Written, to: Dialect) -> set[str]:
     return lost
 
 
-@given(demands(), clusters(), st.sampled_from(WRITTEN), st.sampled_from(TARGETS))
+@given(demands(), clusters(), st.sampled_from(WRITTEN), st.sampled_from(TARGETS), st.booleans())
 @settings(max_examples=examples(300))
 def test_a_converted_gang_gets_the_same_decision(
-    demand: Demand, cluster: list[Object], way: Written, to: Dialect
+    demand: Demand, cluster: list[Object], way: Written, to: Dialect, known: bool
 ) -> None:
     """In the other dialect, and again after the way back."""
     objects = way.objects(demand)
     if objects is None:
         return
+    objects += [TOPOLOGY] * known
     there = converted(objects, to)
     lost = losses(there)
-    words = expected(demand, way, to)
+    words = expected(demand, way, to, known=known)
     assert all(any(word in each for each in lost) for word in words)
     assert all(any(word in each for word in words) for each in lost)
     if words <= {"are called", "stays as it is"}:
@@ -296,6 +300,154 @@ def test_a_jobset_that_starts_in_stages_is_a_gang_for_each_and_back() -> None:
     ]
     back = converted(there.objects, groups.JOBSET, "muster")
     assert back.objects == converted([staged], groups.JOBSET, "muster").objects
+
+
+@pytest.mark.parametrize(
+    ("metadata", "of_pods", "to", "said"),
+    [
+        ({}, {}, groups.KOORDINATOR, "a rule"),
+        ({}, {}, groups.NATIVE, "a key"),
+        ({GROUPS: '["default/g", "default/h"]'}, {}, groups.KOORDINATOR, "lost"),
+        ({}, {TOPOLOGY_SPEC: RULE}, groups.KOORDINATOR, "lost"),
+        ({TOPOLOGY_SPEC: RULE.replace(LAYER, "ClusterTopologyLayer")}, {}, groups.KOORDINATOR, "lost"),
+    ],
+)
+def test_a_node_label_of_a_group_is_a_rule_of_its_layer(
+    metadata: Object, of_pods: Object, to: Dialect, said: str
+) -> None:
+    """Unless that would say something of other pods, or take the place of what is said already."""
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": 2}},
+        "schedulingConstraints": {"topology": [{"key": RACK}]},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": of_pods},
+        "spec": {"containers": [], "schedulingGroup": {"podGroupName": NAME}},
+    }
+    found = converted([TOPOLOGY, group(groups.NATIVE, spec, annotations=metadata), pod], to)
+    made = found.objects[1]
+    assert (made["metadata"].get("annotations", {}).get(TOPOLOGY_SPEC) == RULE) is (said == "a rule")
+    assert ("schedulingConstraints" in made["spec"]) is (said == "a key")
+    assert ["schedulingConstraints: is lost" in each for each in losses(found)] == [True] * (said == "lost")
+
+
+@pytest.mark.parametrize(
+    ("rule", "topology"),
+    [
+        (RULE.replace("Must", "Prefer"), TOPOLOGY),
+        (RULE.replace('"}]', '","podCountMultiple":2}]'), TOPOLOGY),
+        (RULE.replace(LAYER, "Other"), TOPOLOGY),
+        ("{", TOPOLOGY),
+        (RULE, {**TOPOLOGY, "metadata": {"name": "other"}}),
+        (
+            RULE,
+            {
+                **TOPOLOGY,
+                "spec": {"networkTopologySpec": [{"topologyLayer": LAYER, "labelKey": ["a", RACK]}]},
+            },
+        ),
+        (RULE, {**TOPOLOGY, "spec": {"networkTopologySpec": [{"topologyLayer": LAYER}]}}),
+    ],
+)
+def test_a_rule_that_no_node_label_says_stays_a_rule(rule: str, topology: Object) -> None:
+    before = group(groups.KOORDINATOR, {"minMember": 2}, annotations={TOPOLOGY_SPEC: rule})
+    made = converted([topology, before], groups.NATIVE).objects[1]
+    assert made["metadata"]["annotations"] == {TOPOLOGY_SPEC: rule}
+    assert "schedulingConstraints" not in made["spec"]
+
+
+def test_objects_that_the_other_scheduler_does_not_read_are_told() -> None:
+    """Its queues, and the topology: a queue that nothing reads bounds nothing."""
+    kinds_there = {
+        "Queue": ("scheduling.volcano.sh/v1beta1", groups.VOLCANO),
+        "ElasticQuota": ("scheduling.sigs.k8s.io/v1alpha1", groups.KOORDINATOR),
+        "ClusterNetworkTopology": ("scheduling.koordinator.sh/v1alpha1", groups.KOORDINATOR),
+        "Workload": ("scheduling.k8s.io/v1beta1", groups.NATIVE),
+    }
+    objects = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": {}}
+        for kind, (version, _) in kinds_there.items()
+        for name in ("default", "other")
+    ]
+    for to in TARGETS:
+        told = [str(each) for each in converted(objects, to).findings]
+        unread = (
+            [] if to is groups.JOBSET else [k for k, (_, row) in kinds_there.items() if row is not to.naming]
+        )
+        assert [each.split(": ")[1].split(" ")[0] for each in told] == unread
+        assert all(each.endswith(f"the scheduler of {to} does not read it; muster does") for each in told)
+
+
+def test_the_marks_of_a_job_of_a_group_are_told_where_only_muster_reads_them() -> None:
+    """Muster copies them to the group."""
+    job = native_job({})
+    del job["spec"]["scheduling"]
+    job["metadata"]["labels"] = {"muster.dev/queue": "q"}
+    job["spec"]["template"]["metadata"] = {"labels": {"scheduling.x-k8s.io/pod-group": NAME}}
+    for to in TARGETS:
+        told = [
+            str(each) for each in converted([group(groups.POD_GROUP, {"minMember": 4}), job], to).findings
+        ]
+        assert ["metadata.labels.muster.dev/queue: the scheduler" in each for each in told] == (
+            [] if to in (groups.JOBSET, groups.POD_GROUP) else [True]
+        )
+
+
+def test_gangs_that_a_kind_will_make_are_lost() -> None:
+    template = native_job({})
+    del template["spec"]["scheduling"]
+    template["metadata"] = {"labels": {"muster.dev/gang": "true"}}
+    spec = {"schedule": "* * * * *", "jobTemplate": {key: template[key] for key in ("metadata", "spec")}}
+    cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": spec}
+    for to in TARGETS:
+        found = converted([cron], to)
+        assert found.objects == [cron]
+        assert ["spec.jobTemplate.metadata: is lost" in each for each in losses(found)] == (
+            [] if to is groups.JOBSET else [True]
+        )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {"labels": {"muster.dev/queue": "q"}}),
+        ({"labels": {"muster.dev/queue": "q"}}, {"labels": {"muster.dev/queue": "r"}}),
+        ({}, None),
+    ],
+)
+def test_stages_that_ask_for_different_things_stay_groups(first: Object, second: Object | None) -> None:
+    """A JobSet has one queue; None: the group of the second stage is not in the file."""
+    both = [("a", first), ("b", second)]
+    made = [
+        group(groups.POD_GROUP, {"minMember": 1}, **more, name=name)
+        for name, more in both
+        if more is not None
+    ]
+    stages = [
+        {
+            "name": name,
+            "template": {
+                "spec": {
+                    "template": {
+                        "metadata": {"labels": {"scheduling.x-k8s.io/pod-group": name}},
+                        "spec": {"containers": [], "restartPolicy": "Never"},
+                    }
+                }
+            },
+        }
+        for name, _ in both
+    ]
+    jobset: Object = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "s"},
+        "spec": {"replicatedJobs": stages, "startupPolicy": {"startupPolicyOrder": "InOrder"}},
+    }
+    found = converted([*made, jobset], groups.JOBSET)
+    assert found.objects == [*made, jobset]
+    assert ["starts in stages" in each for each in losses(found)] == [True] * len(made)
 
 
 def native_job(gang: Object, **rules: Any) -> Object:  # Any: JSON

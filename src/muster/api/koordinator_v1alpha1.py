@@ -47,6 +47,9 @@ _SHOWN: Final = 80
 
 #: The name of the only ClusterNetworkTopology that muster reads.
 DEFAULT: Final = "default"
+#: The layers that always exist: the whole cluster, and the nodes.
+CLUSTER_LAYER: Final = "ClusterTopologyLayer"
+NODE_LAYER: Final = "NodeTopologyLayer"
 
 
 def read_otherwise(annotations: Mapping[str, str]) -> Iterator[str]:

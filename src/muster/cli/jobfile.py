@@ -14,6 +14,7 @@ from muster.api import groups, kinds
 from muster.api.base import Object, at
 from muster.api.fields import Finding, Severity, convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
+from muster.api.layers import chain_of
 from muster.api.muster_v1alpha1 import Queue
 from muster.api.templates import pod_templates
 from muster.api.volcano_v1beta1 import SCHEDULER as VOLCANO
@@ -210,9 +211,7 @@ def unusable(
             if item.object["metadata"]["name"] != DEFAULT:
                 told = f"only the one named {DEFAULT} is used"
                 yield item.report(("metadata", "name"), told, Severity.WARNING)
-            from muster.translate.layers import layers  # imported here, because it imports numpy
-
-            if error := layers(convert(item.object, ClusterNetworkTopology)).error:
+            if error := chain_of(convert(item.object, ClusterNetworkTopology)).error:
                 told = f"this topology cannot be used: {error}"
                 yield item.report(("spec", "networkTopologySpec"), told, Severity.WARNING)
 

@@ -12,6 +12,7 @@ from typing import Final
 from muster.api import quantity
 from muster.api.base import Object
 from muster.api.fields import Finding, Path
+from muster.api.koordinator_v1alpha1 import CLUSTER_LAYER
 from muster.api.rules.metadata import shown
 
 ORDERS: Final = ("priority", "fifo", "fair")
@@ -23,8 +24,6 @@ MOST_WEIGHT: Final = 1_000_000
 #: The lowest and the highest priority that a pod can have.
 LOWEST: Final = -(2**31)
 HIGHEST: Final = 2**31 - 1
-#: The layer of Koordinator's topologies that is the whole cluster.
-CLUSTER_LAYER: Final = "ClusterTopologyLayer"
 _LAYER: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 

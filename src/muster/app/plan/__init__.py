@@ -24,6 +24,7 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
+from muster.api.layers import chain_of
 from muster.api.rates import Rates
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.forecast import cycles, starts
@@ -37,7 +38,6 @@ from muster.core.words.events import Event
 from muster.core.words.gang import GangId
 from muster.translate import adopted
 from muster.translate.group import Group
-from muster.translate.layers import layers
 from muster.workloads.snapshot import Objects
 
 
@@ -185,7 +185,7 @@ def _faults(snapshot: SnapshotMirror, core: Scheduler) -> Iterator[str]:
             if account is not None and (fault := account.fault or account.refused):
                 told.add(queue)
                 yield f"Queue {queue} cannot be used: {fault}"
-        elif isinstance(resource, ClusterNetworkTopology) and (error := layers(resource).error):
+        elif isinstance(resource, ClusterNetworkTopology) and (error := chain_of(resource).error):
             yield f"ClusterNetworkTopology {name} cannot be used: {error}"
 
 

@@ -184,7 +184,7 @@ def _topology(readings: Sequence[Reading], world: World) -> network.Wish:
             parts["/".join(one.name)] = found
     wish = network.wish(("", ""), parts, world)
     for one in readings:
-        if layer := world.layers.of_label(one.domain):
+        if layer := world.layers.labels.of_label(one.domain):
             wish = network.within(wish, layer, "/".join(one.name) if one.several else "")
     return wish
 

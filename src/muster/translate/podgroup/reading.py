@@ -256,7 +256,7 @@ class Reading:
         Its pods select each other by a label that no pod can have, and all pods of the group count as having.
         """
         domain = self.domain
-        if not domain or self._world.layers.of_label(domain):
+        if not domain or self._world.layers.labels.of_label(domain):
             return pods
         shape, (namespace, name) = pods.shape, self.name
         term = PodTerm(domain, (Requirement(IN_GROUP, Operator.IN, (name,)),), (namespace,))

@@ -10,8 +10,9 @@ the other dialect does not, is a note.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from muster.api import fields, groups, kinds
@@ -19,12 +20,13 @@ from muster.api.base import Object, at
 from muster.api.fields import Finding, Path, Severity
 from muster.api.groups import Asked, Dialect
 from muster.api.koordinator_v1alpha1 import GROUPS
+from muster.api.layers import Chain
 from muster.api.natural import natural
 from muster.api.rules.podgroup import validate_job
 from muster.workloads import annotate, kubernetes, load, source
-from muster.workloads.convert import jobs, naming
-from muster.workloads.convert.pod_groups import as_row, disobeyed, only_muster
-from muster.workloads.convert.units import Member, Unit, members, read
+from muster.workloads.convert import jobs, naming, topology
+from muster.workloads.convert.pod_groups import as_row, disobeyed, is_of_others, only_muster
+from muster.workloads.convert.units import Member, Unit, marked_within, members, read
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Item, Options
@@ -92,6 +94,7 @@ class _Work:
         self._gone: set[Unit] = set()
         self._members = {unit: members(unit) for unit in units}
         self._groups = self._read_groups()
+        self._layers = topology.layers_of(units)
         self._namespaces = frozenset(
             unit.name
             for unit in units
@@ -106,10 +109,11 @@ class _Work:
             elif jobs.scheduled(unit):
                 self._mark_scheduled(unit)
         self._owners = {key: self._owner(group) for key, group in self._groups.items()}
+        self._keep_unlike_stages()
         for group in self._groups.values():
             if group.key[0] is not self._to.naming or (group.there and group.row is not self._to):
                 self._convert(group)
-        self._tell_unread()
+        self._tell_passed()
         if self._scheduler:
             for unit in self.result():
                 self._assign(unit)
@@ -121,16 +125,26 @@ class _Work:
             if unit not in self._gone:
                 yield unit
 
-    def _tell_unread(self) -> None:
-        """Names each kind that is not read once, at its first object."""
-        unread: dict[str, list[Unit]] = {}
+    def _tell_passed(self) -> None:
+        """Names each kind of which muster, or the other scheduler, reads nothing, at its first object."""
+        passed: dict[tuple[str, str], list[Unit]] = {}
         for unit in self._units:
             if unit.kind is None:
-                unread.setdefault(unit.type, []).append(unit)
-        for type_, several in unread.items():
+                passed.setdefault((unit.type, "not read, passed as written"), []).append(unit)
+                self._tell_marked(unit)
+            elif is_of_others(unit.kind, self._to):
+                passed.setdefault((unit.type, disobeyed(self._to)), []).append(unit)
+        for (type_, why), several in passed.items():
             count = f", and {len(several) - 1} more of {type_}" if len(several) > 1 else ""
-            told = f"{several[0]}{count}: not read, passed as written"
-            self._tell(several[0], (), told, Severity.NOTE)
+            self._tell(several[0], (), f"{several[0]}{count}: {why}", Severity.NOTE)
+
+    def _tell_marked(self, unit: Unit) -> None:
+        """Names the gangs that only muster makes, of jobs that this object will make."""
+        if self._to is groups.JOBSET:
+            return
+        for path in marked_within(unit.object):
+            told = f"is lost: a PodGroup of {self._to} would be needed for each job that {unit} makes"
+            self._tell(unit, (*path, "metadata"), told)
 
     def _assign(self, unit: Unit) -> None:
         """Names the scheduler of the members of gangs."""
@@ -173,7 +187,7 @@ class _Work:
         if self._to is groups.JOBSET:
             self._mark(group, obj)
             return
-        made = self._made(group.unit, obj, group.row or groups.DESCRIBED)
+        made = self._made(group.unit, obj, group.row or groups.DESCRIBED, group.members)
         if group.there:
             group.unit.object, group.unit.kind = made, self._to.kind
         else:
@@ -191,7 +205,7 @@ class _Work:
         asked = row.read(group)
         if not self._starts_whole(unit, f"Job {unit.name}", asked, count, ("spec", "scheduling")):
             return
-        marks = as_row(unit, group, row, self._to, self._findings)
+        marks = self._as_row(unit, group, row, self._members[unit])
         del unit.object["spec"]["scheduling"]
         jobs.mark(unit.object, marks)
 
@@ -228,7 +242,7 @@ class _Work:
         within = ("spec",) if group.there else ()
         if not self._starts_whole(group.unit, f"{dialect.kind.kind} {name}", asked, count, within):
             return
-        marks = as_row(group.unit, obj, row, self._to, self._findings)
+        marks = self._as_row(group.unit, obj, row, group.members)
         first = group.members[0].unit
         for member in group.members:
             naming.take(member.template, dialect)
@@ -268,6 +282,30 @@ class _Work:
         if not all(named) or (named and not staged):
             return f"not all pods of {owner} are in this gang"
         return owner
+
+    def _keep_unlike_stages(self) -> None:
+        """Keeps the groups of a JobSet that starts in stages unless it can say the same of all of them."""
+        of_stages: dict[Unit, list[_Group]] = defaultdict(list)
+        for group in self._groups.values():
+            for owner in dict.fromkeys(each.unit for each in group.members):
+                if jobs.staged(owner):
+                    of_stages[owner].append(group)
+        for owner, several in of_stages.items():
+            said = [self._marks(group) for group in several if self._owners[group.key] is owner]
+            if len(said) < len(several) or any(one is None or one != said[0] for one in said):
+                why = f"{owner} starts in stages, and not all of them can be gangs with the same marks"
+                self._owners |= {group.key: why for group in several if self._owners[group.key] is owner}
+
+    def _marks(self, group: _Group) -> Object | None:
+        """What a JobSet has to say of a gang, apart from its pods; None if it cannot be one of its stages."""
+        if group.row is None:
+            named = naming.named(group.members[0].template)
+            return {} if named is not None and named.described else None
+        if group.row.read(group.unit.object).minimum > sum(each.pods or 0 for each in group.members):
+            return None
+        layers = self._layers if topology.alone(group.unit.object, group.members) else Chain()
+        made = as_row(group.unit, group.unit.object, group.row, groups.JOBSET, layers, [])
+        return {where: at(made, "metadata", where) for where in ("labels", "annotations")}
 
     def _frees(self, group: _Group) -> bool:
         """Whether the pods of the group are no gang."""
@@ -326,7 +364,7 @@ class _Work:
                     found = True
         return found
 
-    def _made(self, unit: Unit, obj: Object, row: Dialect) -> Object:
+    def _made(self, unit: Unit, obj: Object, row: Dialect, pods: Sequence[Member]) -> Object:
         name = str(at(obj, "metadata").get("name", ""))
         if self._to.naming.label and len(name) > naming.LONGEST_LABEL:
             told = (
@@ -336,16 +374,25 @@ class _Work:
         if GROUPS in at(obj, "metadata", "annotations") and self._to is not groups.DESCRIBED:
             told = f"joins PodGroups in muster and in Koordinator, and not in {self._to}"
             self._tell(unit, ("metadata", "annotations", GROUPS), told, Severity.NOTE)
-        return as_row(unit, obj, row, self._to, self._findings)
+        return self._as_row(unit, obj, row, pods)
+
+    def _as_row(self, unit: Unit, obj: Object, row: Dialect, pods: Sequence[Member]) -> Object:
+        layers = self._layers if topology.alone(obj, pods) else Chain()
+        return as_row(unit, obj, row, self._to, layers, self._findings)
 
     def _tell_marks(self, pods: Iterable[Member]) -> None:
-        """Notes what the pods of a gang say that only muster obeys, each key at the first one with it."""
+        """Notes what the pods of a gang, and their jobs, say that only muster obeys.
+
+        Each key is named at the first object with it.
+        """
         noted = set[str]()
         for pod in pods:
-            for path, key in only_muster(pod.template, self._to):
+            of_owner = only_muster(pod.unit.object, self._to) if pod.path else ()
+            of_pod = (((*pod.path, *path), key) for path, key in only_muster(pod.template, self._to))
+            for path, key in chain(of_owner, of_pod):
                 if key not in noted:
                     noted.add(key)
-                    self._tell(pod.unit, (*pod.path, *path), disobeyed(self._to), Severity.NOTE)
+                    self._tell(pod.unit, path, disobeyed(self._to), Severity.NOTE)
 
     def _insert(self, before: Unit, made: Object) -> None:
         kind = kinds.BY_NAME[made["apiVersion"], made["kind"]]
@@ -391,9 +438,10 @@ class _Work:
                 row = groups.CREATED
                 group = row.written(name, namespace, Asked(minimum=count, field=""))
             group["metadata"] |= marks
-            self._insert(unit, self._made(unit, group, row))
+            self._insert(unit, self._made(unit, group, row, pods))
             self._tell_marks(pods)
             for each in pods:
                 annotate.for_scheduler(each.template)
                 self._join(each, name, None)
-        unit.object["spec"].pop("scheduling", None)
+        if native:
+            del unit.object["spec"]["scheduling"]

@@ -13,12 +13,14 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from muster import names
-from muster.api import elastic_quota, groups, marks
-from muster.api.base import Object, at
+from muster.api import elastic_quota, groups, kinds, marks
+from muster.api.base import AnyKind, Object, at
 from muster.api.fields import Finding, Path, Severity
 from muster.api.groups import Asked, Dialect
-from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
+from muster.api.koordinator_v1alpha1 import GROUPS, NOT_PREEMPTIBLE, TOPOLOGY_INDEX, TOPOLOGY_SPEC
+from muster.api.layers import Chain
 from muster.api.volcano_v1beta1 import PREEMPTABLE, QUEUE_NAME
+from muster.workloads.convert import topology
 from muster.workloads.convert.units import Unit
 
 #: What a cluster has noted about an object, which is not for an object of another kind.
@@ -38,17 +40,27 @@ OF_GANG: Final = (
 #: Those that a scheduler obeys, by the dialect of another one than muster.
 _OBEYED: Final[dict[str, Dialect | None]] = {
     **{key: None for key in OF_GANG if key != names.SUBMITTED_FROM},
-    TOPOLOGY_SPEC: groups.KOORDINATOR.naming,
+    **dict.fromkeys(
+        (TOPOLOGY_SPEC, TOPOLOGY_INDEX, *(key for key, _ in NOT_PREEMPTIBLE)), groups.KOORDINATOR.naming
+    ),
     QUEUE_NAME: groups.VOLCANO,
     PREEMPTABLE: groups.VOLCANO,
     elastic_quota.NAME: groups.KOORDINATOR.naming,
+}
+#: Kinds that the scheduler of one dialect reads, apart from its groups; None: that of muster alone.
+_OF_SCHEDULERS: Final[dict[AnyKind, Dialect | None]] = {
+    kinds.QUEUE: None,
+    kinds.QUEUE_VOLCANO: groups.VOLCANO,
+    kinds.ELASTIC_QUOTA: groups.KOORDINATOR.naming,
+    kinds.CLUSTER_NETWORK_TOPOLOGY: groups.KOORDINATOR.naming,
+    kinds.WORKLOAD: groups.NATIVE,
 }
 #: What to do about a field that is lost. The refusal of an object says so itself.
 ADVICE: Final = {
     "minimum": "write how many pods must run together",
     "tasks": f"write a PodGroup for each task, joined by the annotation {GROUPS}",
-    "domain": f"write the annotation {TOPOLOGY_SPEC} with the layer of this label, or a podAffinity with "
-    "this topologyKey",
+    "domain": "put the ClusterNetworkTopology with a layer of this label alone into the file, or write a "
+    "podAffinity with this topologyKey",
     "total": "its quota is charged as its pods are created",
     "preempts": "write preemptionPolicy: Never in the PriorityClass of its pods",
     "indivisible": "raise the minimum to the number of its pods, so that none of them is evicted alone",
@@ -59,11 +71,12 @@ ADVICE: Final = {
 _OF_JOBS: Final = groups.CREATED
 
 
-def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, told: list[Finding]) -> Object:
+def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, layers: Chain, told: list[Finding]) -> Object:
     """The group `obj` of the dialect `row` as an object of the dialect `to`.
 
     For `JOBSET` the metadata has the marks of the Job or JobSet that is the gang. `unit`: the object of the
-    file that it comes from, which reports what is told.
+    file that it comes from, which reports what is told. `layers`: those by which a topology may be said
+    otherwise.
     """
     marked = to is groups.JOBSET
     obj = {key: value for key, value in obj.items() if key != "status"}
@@ -71,9 +84,15 @@ def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, told: list[Findin
     to = _OF_JOBS if marked else to
     asked = _with_marks(row.read(obj), obj)
     name = str(at(obj, "metadata").get("name", ""))
+    if not asked.domain and (label := topology.label(obj, layers)) and _says_domains(to, label):
+        asked, obj = replace(asked, domain=label), without(obj, TOPOLOGY_SPEC)
     made = to.written(name, "", asked)
     again = to.read(made)
     made["metadata"] = _metadata(obj, asked, again)
+    rule = topology.rule(obj, asked.domain, layers) if asked.domain != again.domain else ""
+    if rule:
+        made["metadata"].setdefault("annotations", {})[TOPOLOGY_SPEC] = rule
+        again = replace(again, domain=asked.domain)
     known = frozenset() if marked else _fields(to)
     same = asked.field.split(".")[1:2] if _alike("minimum", asked, again) else []  # the field that says it
     for key, value in at(obj, "spec").items():
@@ -91,7 +110,9 @@ def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, told: list[Findin
             told.append(unit.report(path, why, Severity.WARNING))
     if marked:
         return made
-    unsaid = (*((names.QUEUE,) if asked.queue != again.queue else ()), *_priority_mark(asked, again))
+    unsaid = [*((names.QUEUE,) if asked.queue != again.queue else ()), *_priority_mark(asked, again)]
+    if rule and to.naming is not _OBEYED[TOPOLOGY_SPEC]:
+        unsaid.append(TOPOLOGY_SPEC)
     for key in unsaid:
         only = f"{what} has no field for it: {key} says it, which only muster reads"
         told.append(unit.report(_path_of(obj, row, key), only, Severity.NOTE))
@@ -107,6 +128,11 @@ def only_muster(obj: Object, to: Dialect) -> Iterator[tuple[Path, str]]:
         for key in at(obj, "metadata", where):
             if key in _OBEYED and to.naming is not _OBEYED[key]:
                 yield ("metadata", where, key), key
+
+
+def is_of_others(kind: AnyKind, to: Dialect) -> bool:
+    """Whether a kind is read by muster, and by another scheduler, but not by that of a dialect."""
+    return to is not groups.JOBSET and kind in _OF_SCHEDULERS and to.naming is not _OF_SCHEDULERS[kind]
 
 
 def disobeyed(to: Dialect) -> str:
@@ -187,8 +213,28 @@ def _path_of(obj: Object, row: Dialect, key: str) -> Path:
     if _mark(obj, key):
         where = "labels" if key in at(obj, "metadata", "labels") else "annotations"
         return "metadata", where, key
-    sort = ("queue",) if key == names.QUEUE else ("priority", "priority_class")
+    sort = _SORTS[key]
     return "spec", *next(filter(None, (_said_by(obj, row, each) for each in sort)), ())
+
+
+#: What a key says where a dialect has no field for it.
+_SORTS: Final = {
+    names.QUEUE: ("queue",),
+    names.PRIORITY: ("priority", "priority_class"),
+    TOPOLOGY_SPEC: ("domain",),
+}
+
+
+def _says_domains(row: Dialect, label: str) -> bool:
+    """Whether groups of a dialect have a field for the node label that holds them together."""
+    return bool(row.read(row.written("", "", Asked(minimum=1, field="", domain=label))).domain)
+
+
+def without(obj: Object, annotation: str) -> Object:
+    """A copy of an object without an annotation."""
+    metadata = at(obj, "metadata")
+    kept = {key: text for key, text in at(metadata, "annotations").items() if key != annotation}
+    return {**obj, "metadata": {**metadata, "annotations": kept}}
 
 
 def _alike(field: str, one: Asked, other: Asked) -> bool:

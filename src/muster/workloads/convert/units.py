@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from muster import names
 from muster.api import kinds
 from muster.api.base import AnyKind, Object, at, without_nulls
 from muster.api.fields import Finding, Path, Severity
@@ -141,6 +142,20 @@ def _counts(unit: Unit) -> list[int | None]:
     except LookupError:  # an API server would refuse it
         told = "is not whole: each of its jobs needs a spec with a template"
         raise JobFileError([unit.report(("spec",), told, Severity.ERROR)]) from None
+
+
+def marked_within(value: Any, path: Path = ()) -> Iterator[Path]:  # Any: a user's YAML
+    """Yields the paths of what is marked as a gang of muster, such as the template of a CronJob."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from marked_within(item, (*path, index))
+    elif isinstance(value, dict):
+        metadata = at(value, "metadata")
+        marks = (at(metadata, where).get(names.GANG) for where in ("labels", "annotations"))
+        if "true" in map(str, marks):
+            yield path
+        for key, item in value.items():
+            yield from marked_within(item, (*path, key))
 
 
 def _shaped(value: Any, path: Path) -> Iterator[tuple[Path, Object]]:  # Any: a user's YAML
