@@ -784,6 +784,7 @@ FAULTS: Final = (
             "                if False:",
         ),
         ("the output of a pod that has just come", "if each.changed <= before]", "]"),
+        ("a full disk whose jobs go first", "    if directories_only:", "    if False:"),
     ),
     *_faults(
         "schedules",

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.errors import BAD_INPUT, UNREACHABLE, Failure
 from muster.cli.options import Context, Kubeconfig
 from muster.cli.say import say
 
@@ -35,9 +35,11 @@ def command(
     from muster.api import duration
     from muster.app.commands import prune
     from muster.app.views import objects
-    from muster.app.wiring.cluster import Target, acting, attached, reading
+    from muster.app.wiring.cluster import Target, acting, attached, full_disk, reading
+    from muster.app.wiring.host import HostError
     from muster.app.wiring.state_directory import StateDirectory
     from muster.cli import asking
+    from muster.kube.errors import ApiError
 
     target = Target(kubeconfig, context)
     if not target.embedded:
@@ -53,6 +55,10 @@ def command(
         async with reading(target) as client:
             return prune.found(home, await objects.fetch(client), age, time.time())
 
+    async def free() -> prune.Pruned:
+        async with reading(target) as client:
+            return await prune.remove(client, home, what, age, time.time(), directories_only=True)
+
     async def act() -> prune.Pruned:
         async with acting(target, endpoint) as client:
             return await prune.remove(client, home, what, age, time.time())
@@ -67,8 +73,17 @@ def command(
             raise Failure(f"{_told(what)} can be removed; write --all, or --older-than 7d", BAD_INPUT)
         if not asking.agreed(f"{_told(what)}. Are they to be removed?"):
             return
-    with attached(target) as endpoint:
-        removed = asyncio.run(act())
+    freed = asyncio.run(free()) if full_disk(target) else None
+    try:
+        with attached(target) as endpoint:
+            removed = asyncio.run(act())
+    except (HostError, ApiError) as error:
+        if freed is None:
+            raise
+        did = f"freed {_size(freed.bytes)}, but the finished jobs could not be removed"
+        raise Failure(f"{did}: {error}", UNREACHABLE) from error
+    if freed is not None:
+        removed = removed.after(freed)
     say(f"removed {_told(removed)}" if removed else "nothing to remove any more", prose=True)
     _tell_what_is_left(home)
 

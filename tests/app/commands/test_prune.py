@@ -249,3 +249,23 @@ async def test_groups_that_only_pods_name_are_told_apart(client: LocalClient, ho
     assert [view.name for view in what.jobs] == ["over"]
     await remove(client, home, what, 0.0, NOW)
     assert [view.name for view in views(await fetch(client))] == ["runs"]
+
+
+async def test_a_full_disk_gets_the_directories_back_before_the_records_go(
+    client: LocalClient, home: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = await made(client, home, "over", ended=True, days=2)
+    going = await made(client, home, "going", ended=False, days=2)
+    home.keep_reserve()
+    what = found(home, await fetch(client), 0.0, NOW)
+    with monkeypatch.context() as full:
+        full.setattr(LocalClient, "delete", None)  # writes nothing
+        freed = await remove(client, home, what, 0.0, NOW, directories_only=True)
+    assert freed.output == [over]
+    assert not over.exists()
+    assert going.exists()
+    assert not (home.root / "reserve").exists()
+    removed = await remove(client, home, what, 0.0, NOW)
+    assert [view.name for view in views(await fetch(client))] == ["going"]
+    both = removed.after(freed)
+    assert ([view.name for view in both.jobs], both.output, both.bytes) == (["over"], [over], 1000)

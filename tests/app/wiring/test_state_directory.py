@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from muster.app.wiring.state_directory import Endpoint, StateDirectory
+from muster.app.wiring.state_directory import RESERVE, Endpoint, StateDirectory
 from tests.processes import started
 
 HOST = """
@@ -87,3 +88,17 @@ def test_a_damaged_port_is_no_port(home: StateDirectory, text: str) -> None:
     assert home.last_port() == 0
     home.remember_port(4711)
     assert home.last_port() == 4711
+
+
+@pytest.mark.parametrize(("free", "kept"), [(2**30, True), (2**24, False)])
+def test_space_is_reserved_on_a_disk_that_has_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, kept: bool
+) -> None:
+    home = StateDirectory(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free, f_frsize=1))
+    home.give_up_reserve()
+    for _ in range(2):
+        home.keep_reserve()
+    assert [path.stat().st_blocks * 512 >= RESERVE for path in tmp_path.iterdir()] == [True] * kept
+    home.give_up_reserve()
+    assert list(tmp_path.iterdir()) == []

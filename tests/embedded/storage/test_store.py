@@ -302,7 +302,10 @@ def test_kill_9_loses_no_acknowledged_write(tmp_path: Path, acknowledged: int) -
     store.close()
 
 
-@pytest.mark.parametrize(("free", "told"), [(0, "its disk is full: free 1 MiB"), (10**9, "I/O error")])
+@pytest.mark.parametrize(
+    ("free", "told"),
+    [(0, "its disk is full: free 1 MiB there, or let muster: muster prune"), (10**9, "I/O error")],
+)
 def test_a_store_that_cannot_be_opened_says_whether_its_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, told: str
 ) -> None:

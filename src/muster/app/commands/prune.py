@@ -47,6 +47,11 @@ class Pruned:
     def __bool__(self) -> bool:
         return bool(self.jobs or self.output or self.directories)
 
+    def after(self, freed: "Pruned") -> "Pruned":
+        """What was removed in all, if the directories of `freed` were removed before."""
+        output, directories = [*freed.output, *self.output], [*freed.directories, *self.directories]
+        return Pruned(self.jobs, output, directories, freed.bytes + self.bytes)
+
 
 def found(
     home: StateDirectory, there: Objects, older_than: float, now: float, among: Pruned | None = None
@@ -111,15 +116,27 @@ def _end(view: JobView) -> float:
     return seconds(view.finished or view.created or datetime.now(UTC))
 
 
-async def remove(client: Client, home: StateDirectory, what: Pruned, older_than: float, now: float) -> Pruned:
+async def remove(
+    client: Client,
+    home: StateDirectory,
+    what: Pruned,
+    older_than: float,
+    now: float,
+    *,
+    directories_only: bool = False,
+) -> Pruned:
     """Removes what is still to be removed of `what`: the jobs, and when their pods are gone the directories.
 
     Returns what that was: jobs may have been submitted or retried since, say while the user was asked.
+    `directories_only`: for a full disk, on which the removal of a job's record needs space first.
     """
     what = found(home, await fetch(client), older_than, now, what)
-    with suppress(Replaced):  # what has its name now is none of these
-        async for _ in cancel_all(client, what.jobs):
-            pass
+    if directories_only:
+        home.give_up_reserve()
+    else:
+        with suppress(Replaced):  # what has its name now is none of these
+            async for _ in cancel_all(client, what.jobs):
+                pass
     for path in (*what.output, *what.directories):
         shutil.rmtree(path, ignore_errors=True)
     return what

@@ -115,6 +115,7 @@ class Cluster:
 @asynccontextmanager
 async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> AsyncIterator[Cluster]:
     """Runs the cluster while the context lasts. Raises StoreError, ServingError."""
+    home.keep_reserve()
     credentials.ensure(home.root, clock.now())
     store = Store(home.store)
     embedded = site(home, clock, Queue(clock))

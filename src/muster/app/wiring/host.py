@@ -211,9 +211,10 @@ def _become_host(home: StateDirectory, nodes: str, stays: bool, writer: int) -> 
 def _why(error: BaseException, home: StateDirectory) -> str:
     """Why a host could not start, for the command that started it."""
     disk = os.statvfs(home.root)
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if full or disk.f_bavail * disk.f_frsize < _LEAST:  # SQLite has errors of its own for it
-        return f"the embedded cluster could not start: the disk of {home.root} is full. Free some space there"
+    said_so = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if said_so or disk.f_bavail * disk.f_frsize < _LEAST:  # SQLite has errors of its own for it
+        full = f"the disk of {home.root} is full. Free some space there, or let muster: muster prune"
+        return f"the embedded cluster could not start: {full}"
     said = f"{type(error).__name__}: {error}".removesuffix(": ")
     return f"the embedded cluster could not start: {said}; see {home.host_log}"
 

@@ -14,7 +14,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,10 @@ from muster.embedded.credentials import write_private
 
 #: Symbolic links that a path may contain, as for the kernel.
 LINKS: Final = 40
+#: Bytes of a file that is given up when the disk is full: more than a host needs to start and to delete jobs.
+RESERVE: Final = 2**20
+#: Bytes of free space above which the reserve is made.
+_AMPLE: Final = 64 * 2**20
 #: One of these shows that a directory is a state directory: `secrets` may be made before the first start.
 _OURS: Final = frozenset({"store.sqlite", "host.lock", "clients.lock", "host.log", "secrets"})
 
@@ -55,6 +59,7 @@ class StateDirectory:
         self.kubeconfig = root / "kubeconfig"
         self.host_log = root / "host.log"
         self.journal = root / "journal.jsonl"
+        self._reserve = root / "reserve"
         self._endpoint = root / "endpoint.json"
         self._host_lock = root / "host.lock"
         self._clients_lock = root / "clients.lock"
@@ -153,6 +158,20 @@ class StateDirectory:
 
     def remember_port(self, port: int) -> None:
         write_private(self.root / "port", str(port))
+
+    def keep_reserve(self) -> None:
+        """Takes some space of a disk that has enough, for the day on which it is full."""
+        with suppress(OSError):
+            disk = os.statvfs(self.root)
+            if not self._reserve.exists() and disk.f_bavail * disk.f_frsize > _AMPLE:
+                file = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                try:
+                    os.posix_fallocate(file, 0, RESERVE)
+                finally:
+                    os.close(file)
+
+    def give_up_reserve(self) -> None:
+        self._reserve.unlink(missing_ok=True)
 
     @contextmanager
     def attached(self) -> Iterator[None]:

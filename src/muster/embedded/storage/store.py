@@ -29,6 +29,7 @@ from msgspec.structs import astuple
 
 from muster.api.base import Object
 from muster.embedded.storage.change_buffer import ChangeBuffer, Event
+from muster.embedded.storage.full_disk import connected, is_full, opened_for_reading
 from muster.kube.errors import Expired, MethodNotAllowed, ServerError, TooLarge
 
 #: Largest object in bytes, as etcd's default.
@@ -316,15 +317,11 @@ class Store:
         if self.read_only:
             if not Path(self.path).exists():
                 raise StoreError("there is no such file")
-            uri = Path(self.path).absolute().as_uri() + "?mode=ro"
-            connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-        else:
-            if self.path != ":memory:":
-                os.close(os.open(self.path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
-                os.chmod(self.path, 0o600)
-            connection = sqlite3.connect(self.path, isolation_level=None)
-        connection.execute("PRAGMA busy_timeout = 5000")
-        return connection
+            return opened_for_reading(self.path)
+        if self.path != ":memory:":
+            os.close(os.open(self.path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
+            os.chmod(self.path, 0o600)
+        return connected(self.path)
 
     def _load(self) -> None:
         assert self._connection is not None
@@ -404,8 +401,8 @@ def _lock(path: str) -> IO[str]:
             file.close()
             raise StoreError(f"the store {path} is in use by process {owner or 'unknown'}") from None
     file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    with suppress(OSError):  # on a full disk; only the message above needs it
+        os.write(file.fileno(), str(os.getpid()).encode())
     return file
 
 
@@ -413,17 +410,9 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def _is_full(path: str) -> bool:
-    """Whether SQLite cannot even make the index of its log beside the store, which takes 32 KiB."""
-    with suppress(OSError):
-        disk = os.statvfs(os.path.dirname(path) or ".")
-        return disk.f_bavail * disk.f_frsize < 64 * 2**10
-    return False
-
-
 def _unusable(path: str, error: Exception) -> StoreError:
     if isinstance(error, (sqlite3.OperationalError, OSError)):
-        full = "; its disk is full: free 1 MiB, then muster works again" if _is_full(path) else ""
+        full = "; its disk is full: free 1 MiB there, or let muster: muster prune" if is_full(path) else ""
         return StoreError(f"cannot open the store {path}: {error}{full}")
     return StoreError(
         f"{path} is not a usable muster store: {error}; move it away to start with an empty one"
