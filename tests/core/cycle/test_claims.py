@@ -182,6 +182,14 @@ def test_devices_may_be_known_before_their_node_and_go_with_it() -> None:
     assert not submit(made, gang("g", of=claiming()))
 
 
+def test_a_node_may_have_counters_and_no_devices() -> None:
+    """A driver may publish what its devices share before the devices, and after they are gone."""
+    made, counters = cluster(devices("a", 1)), (("memory", 80),)
+    for fact in (DevicesChanged("b", (), counters), DevicesChanged("a", (), counters), DevicesChanged("a")):
+        made.apply(fact)
+    assert not submit(made, gang("g", of=claiming()))
+
+
 def test_a_place_whose_device_is_gone_is_decided_again() -> None:
     made, of = cluster(devices("a", 1), devices("b", 1)), claiming()
     [first] = submit(made, gang("g", of=of))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.placement.exact import patterns
-from muster.core.placement.exact.patterns import Catalogue, Classes, maximal
+from muster.core.placement.exact.patterns import Asked, Catalogue, Classes, maximal
 from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
 from muster.core.words.gang import NodeName, Shape
@@ -69,10 +69,14 @@ def as_longs(rows: list[list[int]]) -> Longs:
     return np.array(rows, np.int64)
 
 
+def asked(nodes: Nodes, shapes: list[Shape]) -> list[Asked]:
+    return [(nodes.row_amounts(each.requests), each.claims) for each in shapes]
+
+
 def classes(nodes: Nodes, shapes: list[Shape], count: int) -> Classes | None:
     slots = Slots(Pack(nodes, Eligibility(nodes)))
     caps: Ints = np.array([np.minimum(slots.of(s).slots, count) for s in shapes], np.int32)
-    return Catalogue(nodes, [nodes.row_amounts(s.requests) for s in shapes]).classes(caps)
+    return Catalogue(nodes, asked(nodes, shapes)).classes(caps)
 
 
 def cluster(*free: tuple[int, int]) -> Nodes:
@@ -109,7 +113,7 @@ def test_what_is_remembered_is_bounded_and_not_mistaken(monkeypatch: pytest.Monk
     for large in (2, 3, 4, 2):
         shapes = [shape(gpu=large), shape(gpu=1)]
         caps = np.array([slots.of(s).slots for s in shapes], np.int32)
-        catalogue = kept.setdefault(large, Catalogue(nodes, [nodes.row_amounts(s.requests) for s in shapes]))
+        catalogue = kept.setdefault(large, Catalogue(nodes, asked(nodes, shapes)))
         for column in range(6):
             columns = np.array([column])
             found = catalogue.of(catalogue.reduced(caps[:, columns], columns))
@@ -127,7 +131,7 @@ def test_patterns_of_shares_fit_the_devices_and_not_only_their_sum() -> None:
     shapes = [shape(share=600), shape(share=700), shape(gpu=1)]
     slots = Slots(Pack(nodes, Eligibility(nodes)))
     caps = np.array([np.minimum(slots.of(s).slots, 2) for s in shapes], np.int32)
-    catalogue = Catalogue(nodes, [nodes.row_amounts(s.requests) for s in shapes])
+    catalogue = Catalogue(nodes, asked(nodes, shapes))
     found = catalogue.of(catalogue.reduced(caps, np.arange(2)))
     assert found is not None
     assert [[tuple(pattern) for pattern in each.tolist()] for each in found] == [

@@ -1,8 +1,7 @@
 """Allocation of a node's devices to pods, against an exhaustive search over single devices."""
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import combinations
+from dataclasses import replace
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,8 +16,8 @@ from muster.core.words.devices import (
     KindId,
 )
 from muster.core.world.allocation import Claims, Room, serve
+from tests.core.claiming import GPU, There, claims, kind, possible
 
-GPU = "deviceclass/gpu"
 #: Two cliques of four GPUs.
 CLIQUES = {
     KindId(0): DeviceKind(frozenset({GPU}), (("clique", "string:a"),)),
@@ -85,6 +84,28 @@ def test_partitions_share_the_counters_of_their_device() -> None:
     assert serve(free, kinds, [], whole).further == 1
 
 
+def test_a_constraint_may_be_of_one_alternative() -> None:
+    """`request/alternative` names what that alternative takes; the other alternatives are not bound by it."""
+    both = tuple(DeviceAsk((GPU,), 4, name=name) for name in ("near", "any"))
+    for requests, further in ((("r/near",), 1), (("r/near", "r/any"), 0), (("r",), 0), ((), 0)):
+        one = ClaimShape("c", (DeviceRequest("r", both),), (DeviceConstraint("clique", requests),))
+        found = serve(room(3, 3), CLIQUES, [], (one,))
+        assert found.further == further
+        assert {grant.request for some in found.grants or () for grant in some} <= {"r/any"}
+
+
+def test_a_claim_has_a_bounded_number_of_devices() -> None:
+    """More could not be written down: an alternative that takes too many is not taken."""
+    one = {KindId(0): DeviceKind(frozenset({GPU}))}
+    wide, narrow = DeviceAsk((GPU,), 20, name="wide"), DeviceAsk((GPU,), 12, name="narrow")
+    requests = (DeviceRequest("a", (wide,)), DeviceRequest("b", (wide, narrow)))
+    found = serve(room(64), one, [], (ClaimShape("c", requests),), most=1)
+    assert found.grants is not None
+    assert [(grant.request, grant.number) for grant in found.grants[0]] == [("a/wide", 20), ("b/narrow", 12)]
+    assert serve(room(33), one, [], (claim(ALL),)).further == 0
+    assert serve(room(32), one, [], (claim(ALL),)).further == 1
+
+
 def test_an_answer_beyond_the_steps_says_so() -> None:
     """Requests of many devices, on devices of as many kinds that constraints tell apart."""
     kinds = {
@@ -98,105 +119,28 @@ def test_an_answer_beyond_the_steps_says_so() -> None:
     assert found.further == 1 or found.open
 
 
-answers = st.frozensets(st.sampled_from([GPU, "large", "tolerant"]), max_size=3)
-kind = st.builds(
-    DeviceKind,
-    answers,
-    st.sampled_from([(), (("x", "a"),), (("x", "b"),), (("x", "a"), ("y", "c")), (("x", "b"), ("y", "d"))]),
-    st.sampled_from([(), (("memory", 1),), (("memory", 2),)]),
-    st.booleans(),
-)
-ask = st.builds(
-    DeviceAsk,
-    st.sampled_from([(GPU,), ("large",), (GPU, "large"), ()]),
-    st.sampled_from([1, 1, 2, 3, ALL]),
-    st.sampled_from(["", "tolerant"]),
-    st.just("a"),
-)
-constraint = st.builds(
-    DeviceConstraint, st.sampled_from("xy"), st.sampled_from([(), ("r0",), ("r0", "r1")]), st.booleans()
-)
-
-
-@st.composite
-def claims(draw: st.DrawFn) -> Claims:
-    found = []
-    for c in range(draw(st.sampled_from([1, 1, 2]))):
-        requests = [
-            DeviceRequest(f"r{r}", tuple(draw(st.lists(ask, min_size=1, max_size=2))))
-            for r in range(draw(st.sampled_from([1, 1, 2])))
-        ]
-        found.append(ClaimShape(f"c{c}", tuple(requests), tuple(draw(st.lists(constraint, max_size=2)))))
-    return tuple(found)
-
-
-def possible(
-    devices: tuple[DeviceKind, ...], busy: tuple[DeviceKind, ...], memory: int, pods: list[Claims]
-) -> bool:
-    """Whether all pods can be served, by trying every device for every request."""
-    used: set[int] = set()
-
-    def legal(ask: DeviceAsk, each: DeviceKind) -> bool:
-        return not each.tainted or ask.tolerations in each.answers
-
-    def ways(ask: DeviceAsk) -> Iterator[tuple[int, ...]]:
-        fitting = [i for i, each in enumerate(devices) if each.answers >= set(ask.selectors)]
-        if ask.count != ALL:
-            free = [i for i in fitting if i not in used and legal(ask, devices[i])]
-            yield from combinations(free, ask.count)
-        elif fitting and all(legal(ask, devices[i]) and i not in used for i in fitting):
-            yield from [tuple(fitting)] * all(not each.answers >= set(ask.selectors) for each in busy)
-
-    def holds(one: ClaimShape, given: dict[str, tuple[int, ...]]) -> bool:
-        for rule in one.constraints:
-            chosen = [
-                i for name, some in given.items() if not rule.requests or name in rule.requests for i in some
-            ]
-            values = [dict(devices[i].attributes).get(rule.attribute) for i in chosen]
-            if None in values:
-                return False
-            if len(set(values)) != len(values) if rule.distinct else len(set(values)) > 1:
-                return False
-        return True
-
-    def go(left: list[tuple[ClaimShape, int]], given: dict[str, tuple[int, ...]]) -> bool:
-        if sum(dict(devices[i].consumes).get("memory", 0) for i in used) > memory:
-            return False
-        if not left:
-            return True
-        (one, r), *rest = left
-        if r == len(one.requests):
-            return holds(one, given) and go(rest, {})
-        for each in one.requests[r].alternatives:
-            for some in ways(each):
-                used.update(some)
-                if go([(one, r + 1), *rest], {**given, one.requests[r].name: some}):
-                    return True
-                used.difference_update(some)
-        return False
-
-    return go([(one, 0) for pod in pods for one in pod], {})
-
-
 @given(
-    st.lists(st.tuples(kind, st.sampled_from([0, 0, 0, 1])), max_size=6),
+    st.lists(st.tuples(kind, st.sampled_from([False, False, False, True])), max_size=6),
     st.integers(0, 6),
     st.lists(claims(), max_size=2),
     claims(),
 )
-@example([(DeviceKind(frozenset({GPU})), 0)] * 2, 6, [], (claim(),))
+@example([(DeviceKind(frozenset({GPU})), False)] * 2, 6, [], (claim(),))
 def test_as_many_pods_as_an_exhaustive_search_finds(
-    devices: list[tuple[DeviceKind, int]], memory: int, first: list[Claims], more: Claims
+    devices: list[tuple[DeviceKind, bool]], memory: int, first: list[Claims], more: Claims
 ) -> None:
+    there = There(
+        {f"d{i}": each for i, (each, _) in enumerate(devices)},
+        frozenset(f"d{i}" for i, (_, busy) in enumerate(devices) if busy),
+    )
+    there = replace(there, memory=memory + there.taken(there.busy))
     numbers = {each: KindId(i) for i, each in enumerate(dict.fromkeys(each for each, _ in devices))}
     free = Counter(numbers[each] for each, busy in devices if not busy)
     busy = Counter(numbers[each] for each, busy in devices if busy)
-    there = Room(tuple((k, free[k], busy[k]) for k in sorted(numbers.values())), (("memory", memory),))
+    room = Room(tuple((k, free[k], busy[k]) for k in sorted(numbers.values())), (("memory", memory),))
     kinds = {number: each for each, number in numbers.items()}
-    found = serve(there, kinds, [(each, 1) for each in first], more, steps=10**6)
-    single = tuple(each for each, busy in devices if not busy)
-    in_use = tuple(each for each, busy in devices if busy)
-    expected = [n for n in range(4) if possible(single, in_use, memory, [*first, *[more] * n])]
+    found = serve(room, kinds, [(each, 1) for each in first], more, steps=10**6)
+    expected = [n for n in range(4) if possible(there, [*first, *[more] * n])]
     assert not found.open
     if not expected:
         assert (found.further, found.grants) == (0, None)

@@ -23,6 +23,8 @@ KindId = NewType("KindId", int)
 DEVICE_CLASS: Final = "deviceclass/"
 #: In place of a number of devices: all that match, of which there must be one, and each must be free.
 ALL: Final = -1
+#: Devices that one claim has, at most.
+MOST_OF_CLAIM: Final = 32
 
 #: Amounts by counter, sorted, no zeros. A counter's name is unique on its node.
 Counters = tuple[tuple[str, int], ...]
@@ -66,12 +68,16 @@ class DeviceRequest:
 class DeviceConstraint:
     """All devices for these requests (empty: of the claim) have the attribute, with equal values.
 
-    With `distinct`: no two of them have equal values.
+    With `distinct`: no two of them have equal values. `request/alternative` is what one alternative takes.
     """
 
     attribute: str
     requests: tuple[str, ...] = ()
     distinct: bool = False
+
+    def binds(self, request: str, label: str) -> bool:
+        """Whether it is about devices for a request. `label`: with the alternative that they are for."""
+        return not self.requests or request in self.requests or label in self.requests
 
 
 @dataclass(frozen=True, slots=True)

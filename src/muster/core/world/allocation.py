@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from muster.core.words.devices import (
     ALL,
+    MOST_OF_CLAIM,
     ClaimShape,
     Counters,
     DeviceAsk,
@@ -67,6 +68,8 @@ class Served(NamedTuple):
     grants: tuple[tuple[Grant, ...], ...] | None
     #: by type, its kinds
     types: tuple[tuple[KindId, ...], ...]
+    #: that it took
+    steps: int = 0
 
 
 def serve(
@@ -127,7 +130,7 @@ class _Search:
         most: int,
         steps: int,
     ) -> None:
-        self._left = steps
+        self._left = self._steps = steps
         self._first = [claims for claims, count in pods for _ in range(count)]
         self._more, self._most = more, most
         shapes = dict.fromkeys([*self._first, *([] if more is None else [more])])
@@ -149,9 +152,11 @@ class _Search:
         if self._more is not None:
             self._target = self._at_most(self._start, self._more)
         self._serve(0, self._start, [])
+        over, steps = self._left < 0, self._steps - max(self._left, 0)
         if self._found is None:
-            return Served(0, self._left < 0, None, types)
-        return Served(self._count, self._left < 0 and self._count < self._target, tuple(self._found), types)
+            return Served(0, over, None, types, steps)
+        open_ = over and self._count < self._target
+        return Served(self._count, open_, tuple(self._found), types, steps)
 
     def _serve(self, position: int, state: _State, chosen: list[tuple[Grant, ...]]) -> bool:
         """Serve the pods from this one on. True: no better answer is possible, or the steps are used up."""
@@ -231,19 +236,23 @@ class _Search:
             yield state, grants
             return
         claim, alternatives = requests[position]
+        most = MOST_OF_CLAIM - sum(grant.number for grant in grants if grant.claim == claim)
         for ask in alternatives:
-            for after, then, got in self._devices(claim, ask, state, values):
+            for after, then, got in self._devices(claim, ask, most, state, values):
                 yield from self._requests(requests, position + 1, after, then, (*grants, *got))
                 if self._left < 0:
                     return
 
     def _devices(
-        self, claim: int, ask: _Ask, state: _State, values: _Values
+        self, claim: int, ask: _Ask, most: int, state: _State, values: _Values
     ) -> Iterator[tuple[_State, _Values, tuple[Grant, ...]]]:
-        """Yield the ways in which one alternative gets its devices."""
+        """Yield the ways in which one alternative gets its devices, if they are not more than `most`."""
         self._left -= 1
         if ask.count is not None:
-            yield from self._some(claim, ask, 0, ask.count, state, values, ())
+            if ask.count <= most:
+                yield from self._some(claim, ask, 0, ask.count, state, values, ())
+            return
+        if sum(self._types[t].total for t in ask.types) > most:
             return
         got: tuple[Grant, ...] = ()
         for t in ask.types:
@@ -312,16 +321,14 @@ class _Search:
             numbered = list(enumerate(claim.constraints, number))
             number += len(numbered)
             for request in claim.requests:
-                bound = tuple(
-                    (i, constraint)
-                    for i, constraint in numbered
-                    if not constraint.requests or request.name in constraint.requests
+                found.append(
+                    (c, tuple(self._ask(request.name, ask, numbered) for ask in request.alternatives))
                 )
-                found.append((c, tuple(self._ask(request.name, ask, bound) for ask in request.alternatives)))
         return found
 
-    def _ask(self, request: str, ask: DeviceAsk, bound: tuple[tuple[int, DeviceConstraint], ...]) -> _Ask:
+    def _ask(self, request: str, ask: DeviceAsk, numbered: Sequence[tuple[int, DeviceConstraint]]) -> _Ask:
         label = f"{request}/{ask.name}" if ask.name else request
+        bound = tuple((i, rule) for i, rule in numbered if rule.binds(request, label))
         if ask.count == ALL:
             # All that match: none may be in use, or tainted for the pod.
             matching = [t for t, each in enumerate(self._types) if matches(ask, each.kind)]

@@ -48,6 +48,7 @@ _NAMED: Final = 2_000
 _NAMING: Final = 16
 #: A room whose answer is not known.
 _UNKNOWN: Final = -1
+_NOBODY: Final[dict[int, int]] = {}
 
 
 class NodeClaims:
@@ -73,6 +74,11 @@ class NodeClaims:
         #: numbers of claims, and by these the pods that each room serves
         self._numbers: dict[Claims, int] = {}
         self._served: list[_Ints] = []
+        #: changes whenever rooms and claims are numbered anew
+        self.numbering = 0
+        #: rooms in which pods wait, by number
+        self._situations: list[tuple[int, _Waiting]] = []
+        self._situation: dict[tuple[int, _Waiting], int] = {}
         #: which of these might be more, but for the steps
         self._open: set[tuple[int, int]] = set()
         #: by column: pods of this trial by the number of their claims
@@ -94,7 +100,10 @@ class NodeClaims:
     def change(self, fact: DevicesChanged) -> bool:
         """Record a node's devices. False if nothing changed."""
         name = NodeName(fact.node)
-        if self.devices.get(name, DevicesChanged(name)) == fact:
+        none = DevicesChanged(name)
+        if not fact.devices:
+            fact = none  # counters that no device takes from
+        if self.devices.get(name, none) == fact:
             return False
         if fact.devices:
             self.devices[name] = fact
@@ -220,12 +229,46 @@ class NodeClaims:
         """How many more pods with these claims a node serves, besides those that wait there."""
         return serve(self.room(self.names[column]), self.kinds, self._pods(column), claims)
 
+    def situations(self, columns: _Columns) -> npt.NDArray[np.int64]:
+        """A number for each of these nodes: nodes with equal numbers serve the same pods besides those there.
+
+        Numbers hold for as long as `numbering` stays the same.
+        """
+        self._settle()
+        if len(self._situations) >= _ANSWERS:
+            self._forget()
+            self._settle()
+        known = [
+            self._situated(room, tuple(self._waiting.get(column, _NOBODY).items()))
+            for column, room in zip(columns.tolist(), self._room[columns].tolist(), strict=True)
+        ]
+        return np.array(known, np.int64)
+
+    def _situated(self, room: int, waiting: _Waiting) -> int:
+        if (number := self._situation.get((room, waiting))) is None:
+            number = self._situation[room, waiting] = len(self._situations)
+            self._situations.append((room, waiting))
+        return number
+
+    def serves(self, situation: int, pods: Sequence[tuple[Claims, int]], steps: int) -> tuple[bool, int]:
+        """Whether nodes in a situation serve all these pods too, as far as is found, and the steps it took.
+
+        True, too, if the steps do not suffice to tell.
+        """
+        room, waiting = self._situations[situation]
+        served = serve(
+            self._listed[room], self.kinds, [*self._claimed(waiting), *pods], steps=min(steps, STEPS)
+        )
+        return served.open or served.grants is not None, served.steps
+
     def _pods(self, column: int) -> list[tuple[Claims, int]]:
         """The pods that wait at a node."""
-        if not (waiting := self._waiting.get(column)):
-            return []
+        waiting = self._waiting.get(column)
+        return self._claimed(waiting.items()) if waiting else []
+
+    def _claimed(self, waiting: Iterable[tuple[int, int]]) -> list[tuple[Claims, int]]:
         lists = [*self._numbers]
-        return [(lists[number], count) for number, count in waiting.items()]
+        return [(lists[number], count) for number, count in waiting]
 
     def when_empty(self, claims: Claims, columns: _Columns) -> _Ints:
         """How many pods with these claims each of these nodes serves if all its devices are free.
@@ -313,6 +356,9 @@ class NodeClaims:
     def _forget(self) -> None:
         """Drop what is only remembered."""
         self._made_for = None
+        self.numbering += 1
+        self._situations.clear()
+        self._situation.clear()
         self._rooms.clear()
         self._listed.clear()
         self._beside.clear()

@@ -18,11 +18,10 @@ from muster.api.resource_v1 import (
     ResourceClaimSpec,
 )
 from muster.core.words import devices as words
-from muster.core.words.devices import ALL, DEVICE_CLASS, ClaimShape, DeviceAsk
+from muster.core.words.devices import ALL, DEVICE_CLASS, MOST_OF_CLAIM, ClaimShape, DeviceAsk
 from muster.core.words.gang import Amounts
 
-#: Most devices, requests and alternatives, as in Kubernetes.
-MOST_RESULTS: Final = 32
+#: Most requests and alternatives, as in Kubernetes.
 MOST_REQUESTS: Final = 32
 MOST_ALTERNATIVES: Final = 8
 _MODES: Final = ("ExactCount", "All")
@@ -58,8 +57,8 @@ def asked(name: str, spec: ResourceClaimSpec) -> Asked:
     names = {each.name for each in requests}
     if len(names) < len(requests):
         raise ValueError("requests: two have one name")
-    if (least := sum(_least(each) for each in requests)) > MOST_RESULTS:
-        raise ValueError(f"requests: they ask for {least} devices; a claim may have {MOST_RESULTS}")
+    if (least := sum(_least(each) for each in requests)) > MOST_OF_CLAIM:
+        raise ValueError(f"requests: they ask for {least} devices; a claim may have {MOST_OF_CLAIM}")
     full = names | {f"{each.name}/{one.name}" for each in requests for one in each.alternatives if one.name}
     constraints = tuple(_constraint(each, full) for each in devices.constraints)
     return Asked(
@@ -156,8 +155,8 @@ def _faults(one: DeviceAsked) -> Iterator[str]:
         yield "derivedAttributes are not supported yet"
     if one.allocation_mode not in _MODES:
         yield f"allocationMode {one.allocation_mode!r} is not one of {', '.join(_MODES)}"
-    if one.allocation_mode == _MODES[0] and not 1 <= one.count <= MOST_RESULTS:
-        yield f"count is {one.count}; a claim may have 1 to {MOST_RESULTS} devices"
+    if one.allocation_mode == _MODES[0] and not 1 <= one.count <= MOST_OF_CLAIM:
+        yield f"count is {one.count}; a claim may have 1 to {MOST_OF_CLAIM} devices"
     for toleration in one.tolerations:
         if toleration.operator not in ("", "Equal", "Exists"):
             yield f"operator {toleration.operator!r} of a toleration is not Equal or Exists"

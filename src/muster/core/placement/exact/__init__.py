@@ -25,7 +25,7 @@ import numpy as np
 from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import solver
-from muster.core.placement.exact.patterns import Catalogue, Classes, Sharing
+from muster.core.placement.exact.patterns import Asked, Catalogue, Classes, Sharing
 from muster.core.placement.exact.problem import LACKING, Problem, on_nodes, program, rounded, search
 from muster.core.placement.exact.proofs import Proofs
 from muster.core.placement.greedy import Draft
@@ -34,7 +34,7 @@ from muster.core.words.gang import NodeName, Place
 from muster.core.work import WorkBudget
 from muster.core.world.devices import WHOLE
 from muster.core.world.ledger import Ledger
-from muster.core.world.nodes import Columns, Ints, Longs, RowAmounts, recent
+from muster.core.world.nodes import Columns, Ints, Longs, recent
 
 #: Demands of a namespace for which problems are solved in a cycle.
 TURNS: Final = 4
@@ -50,7 +50,7 @@ class Exact:
 
     def __init__(self, ledger: Ledger, slots: Slots) -> None:
         self._ledger, self._nodes, self._slots = ledger, ledger.nodes, slots
-        self._catalogues: dict[tuple[RowAmounts, ...], Catalogue] = {}
+        self._catalogues: dict[tuple[Asked, ...], Catalogue] = {}
         self.budget = WorkBudget(TURNS)
         #: problems that may be solved outside the budget (`lending`)
         self.lent = 0
@@ -180,7 +180,7 @@ class Exact:
         self, problem: Problem, caps: Ints, remember: Demand | None
     ) -> Infeasible | tuple[Classes, solver.Floats | None]:
         """Return the relaxation's solution, if any; or a proof, kept for the demand to `remember`."""
-        asked = tuple(group.row_amounts for group in problem.groups)
+        asked = tuple((group.row_amounts, group.shape.claims) for group in problem.groups)
         catalogue = recent(self._catalogues, asked, partial(Catalogue, self._nodes), _CATALOGUES)
         classes = catalogue.classes(caps)
         self._nodes.steps += _SOLUTION

@@ -11,11 +11,10 @@ A node's free amounts are first reduced to what can matter: amounts beyond what 
 cut off, and amounts are counted in the greatest common divisor of the pods' requests. That makes most
 nodes equal before a single pattern is listed, and patterns are remembered by the reduced form.
 
-The sum of what is left on several GPUs may be room that no single share of a GPU fits in. Patterns are listed
-by such sums. `Sharing` then checks each GPU by GPU, and replaces one that does not fit by the largest parts
-of it that do. Packing shares is bin packing, decided by a search within a budget. A pattern that is not
-decided within the budget stays: this overestimates the room and never underestimates it, so proofs hold, and
-what is found is verified by charging it to the ledger.
+The sum of what is left on several GPUs may be room that no single share of a GPU fits in, and devices may be
+enough by number but not for the claims of pods. Patterns are listed by such sums; `devices.py` then replaces
+those that devices do not allow by the largest parts of them that they do. Packing shares is bin packing
+(`Sharing`), decided by a search within a budget.
 
 Small pods on large nodes have very many patterns. Both the listing (`_ROWS`) and the result
 (`PATTERNS`) are bounded; beyond, `Catalogue.classes` answers None and there is no exact answer.
@@ -28,6 +27,8 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.placement.exact.devices import CHECKED, Claiming, largest_parts
+from muster.core.world.allocation import Claims
 from muster.core.world.devices import WHOLE
 from muster.core.world.nodes import Columns, Ints, Longs, Nodes, RowAmounts
 
@@ -51,11 +52,17 @@ class Classes:
         return sum(map(len, self.patterns))
 
 
+#: What a pod of a group takes of each resource, and its claims on devices.
+Asked = tuple[RowAmounts, Claims]
+
+
 class Catalogue:
     """The patterns of one list of demands (what a pod of each group takes), by the reduced form of a node."""
 
-    def __init__(self, nodes: Nodes, row_amounts_of: Sequence[RowAmounts]) -> None:
+    def __init__(self, nodes: Nodes, asked_of: Sequence[Asked]) -> None:
+        row_amounts_of = [row_amounts for row_amounts, _ in asked_of]
         self._nodes, self._sharing = nodes, Sharing.of(row_amounts_of, nodes)
+        self._claiming = Claiming.of([claims for _, claims in asked_of], nodes.claims)
         self._rows = sorted({row for row_amounts in row_amounts_of for row, _ in row_amounts})
         asked = [dict(row_amounts) for row_amounts in row_amounts_of]
         amounts = [[a.get(row, 0) for row in self._rows] for a in asked]
@@ -93,7 +100,7 @@ class Catalogue:
         """Return the reduced form of each of these nodes, for each of which `caps` has a column.
 
         It is what is free of each resource in units, as far as usable, the caps, and what there is of
-        devices, if pods share them.
+        devices, if pods share them, and if they have claims on them.
         """
         nodes = self._nodes
         kinds = np.empty((len(columns), len(self._rows) + len(caps)), np.int64)
@@ -105,8 +112,10 @@ class Catalogue:
         np.maximum(kinds, 0, out=kinds)
         kinds[:, len(self._rows) :] = limits.T
         if self._sharing is not None:
-            kinds = np.ascontiguousarray(np.hstack((kinds, self._sharing.room(nodes, limits, columns))))
-        return kinds
+            kinds = np.hstack((kinds, self._sharing.room(nodes, limits, columns)))
+        if self._claiming is not None:
+            kinds = np.hstack((kinds, self._claiming.room(limits, columns)))
+        return np.ascontiguousarray(kinds)
 
     def of(self, kinds: Longs) -> list[Longs] | None:
         """Return the patterns of each of these reduced forms; None if there are too many."""
@@ -122,8 +131,10 @@ class Catalogue:
             listed = maximal(free, caps, self._asked)
             if listed is None:
                 return None
+            if self._claiming is not None:
+                listed = self._claiming.all_within(listed, rooms[:, -2:])
             if self._sharing is not None:
-                listed = self._sharing.all_within(listed, rooms)
+                listed = self._sharing.all_within(listed, rooms[:, :-2] if self._claiming else rooms)
             self._known.update(zip(new, listed, strict=True))
         return [self._known[key] for key in keys]
 
@@ -180,9 +191,6 @@ def _ordered(patterns: Longs) -> Longs:
 
 #: Steps of one packing.
 STEPS: Final = 1_000
-#: Patterns that are checked in one go, for all new kinds of nodes together, and for one kind.
-CHECKED: Final = 5_000
-_OF_ONE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,25 +230,8 @@ class Sharing:
     def within(self, patterns: Longs, room: Sequence[int], budget: int) -> tuple[Longs, int]:
         """Return the maximal sub-patterns of these that fit the devices, and how many were checked; all of
         these, if it takes more checks than the budget."""
-        budget = min(budget, _OF_ONE)
         users = [g for g, share in enumerate(self.shares) if share or self.wholes[g]]
-        fitting: set[tuple[int, ...]] = set()
-        seen: set[tuple[int, ...]] = set()
-        stack = [tuple(pattern) for pattern in patterns.tolist()]
-        while stack:
-            pattern = stack.pop()
-            if pattern in seen:
-                continue
-            seen.add(pattern)
-            if len(seen) > budget:
-                return patterns, len(seen)
-            if self.places(pattern, room).fits:
-                fitting.add(pattern)
-            else:
-                stack += [(*pattern[:g], pattern[g] - 1, *pattern[g + 1 :]) for g in users if pattern[g]]
-        found = np.array(sorted(fitting), np.int64).reshape(-1, patterns.shape[1])
-        below = (found[:, None] <= found[None]).all(axis=2)
-        return np.ascontiguousarray(found[below.sum(axis=1) == 1]), len(seen)
+        return largest_parts(patterns, users, lambda pattern: self.places(pattern, room).fits, budget)
 
     def places(self, pattern: Sequence[int], room: Sequence[int]) -> "Packing":
         """Return devices for a pattern's shares, largest first, by position in `room`; then new ones."""
