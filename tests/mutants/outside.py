@@ -820,9 +820,9 @@ FAULTS: Final = (
         "app/commands/prune.py",
         "app/commands/test_prune",
         (
-            "the checkpoints of a job that is kept",
-            "for view in ended for path in",
-            "for view in (*ended, *staying) for path in",
+            "the checkpoints of a job that is kept, which a retry without pods uses",
+            "for view in (*staying, *of_ended)]",
+            "for view in of_ended]",
         ),
         (
             "what a retry that runs uses",

@@ -50,16 +50,27 @@ def test_only_a_test_that_fails_is_a_catch(body: str, outcome: Outcome, tmp_path
     test = tmp_path / "test_it.py"
     limit = "@pytest.mark.timeout(1)\n" if outcome is Outcome.HANGS else ""
     test.write_text(f"import pytest\n\n{limit}def test_it():\n    {body}\n")
-    assert mutants._tested(SOURCE, [str(test)]) is outcome
+    assert mutants._tested(SOURCE, [str(test)], full=False) is outcome
 
 
 def test_the_quick_tier_may_let_one_of_ten_pass_and_the_full_tier_none() -> None:
-    assert [mutants.enough(caught, 20, full=True) for caught in (20, 19)] == [True, False]
-    assert [mutants.enough(caught, 20, full=False) for caught in (18, 17)] == [True, False]
+    assert [mutants.enough(quick, full, 20, both=True) for quick, full in ((18, 2), (18, 1), (17, 3))] == [
+        True,
+        False,
+        False,
+    ]
+    assert [mutants.enough(quick, 0, 20, both=False) for quick in (18, 17)] == [True, False]
+    assert mutants.enough(0, 2, 2, both=True, chosen=True)
+    assert not mutants.enough(0, 2, 2, both=False, chosen=True)
+
+
+def test_words_that_choose_no_fault_run_no_test(capsys: pytest.CaptureFixture[str]) -> None:
+    assert mutants.main(["--help"]) == 2
+    assert "no fault's name contains --help" in capsys.readouterr().out
 
 
 @pytest.mark.full
 def test_a_run_that_takes_too_long_is_no_catch(tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
     test.write_text("def test_it():\n    while True: pass\n")
-    assert mutants._tested(SOURCE, [str(test)], 2) is Outcome.HANGS
+    assert mutants._tested(SOURCE, [str(test)], False, 2) is Outcome.HANGS

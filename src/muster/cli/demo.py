@@ -42,7 +42,7 @@ async def _demo(directory: Path) -> bool:
     async with running(home, nodespec.read(deadlock.NODES), SystemClock()) as cluster:
         limit, work = f"{deadlock.LIMIT:.0f} s", f"{deadlock.WORK:.0f} s"
         say("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 simulated nodes.")
-        say(f"   Workers wait at a barrier for all 6, {limit} at most, then work {work}.")
+        say(f"   Workers wait at a barrier for all 6, then work {work}; a stuck job gives up after {limit}.")
         say("   The pods of both jobs are created alternately, as two controllers would.\n")
         say("   pod by pod", flush=True)
         alone = await deadlock.run(cluster.client, gangs=False, namespace="pod-by-pod")

@@ -1,9 +1,13 @@
 """Two jobs that each need 6 of 8 GPUs, with pods created alternately: first pod by pod, then as gangs.
 
-Pod by pod, each job gets 4 GPUs and waits for its other two workers until its barrier times out: nothing
+Pod by pod, each job gets 4 GPUs and waits for its other two workers until its controller gives up: nothing
 runs, and all 8 GPUs are held. As gangs, one job runs and the other waits without holding GPUs. The measure
 is how long each GPU is held before its worker can work: from the start of the worker's pod to the barrier,
 or to the pod's end if the worker never passes the barrier.
+
+Both controllers have the same patience, which begins when all GPUs are held, and both delete the pods that
+wait before those that run. Otherwise the job that began later would get the GPUs of the other, and on a slow
+machine it would still run.
 """
 
 import asyncio
@@ -23,10 +27,12 @@ from muster.kube.reflector import Reflector
 from muster.names import GPU
 from muster.workloads.pod_run import PodRun
 
-NODES: Final = f"2 x cpu=16,memory=128Gi,{GPU}=4"
+GPUS: Final = 8
+NODES: Final = f"2 x cpu=16,memory=128Gi,{GPU}={GPUS // 2}"
 JOBS: Final = ("red", "blue")
 WORKERS: Final = 6
-LIMIT: Final = 10.0  # seconds a worker waits at the barrier
+LIMIT: Final = 10.0  # seconds after which a job that cannot start its other workers is given up
+BARRIER: Final = 600.0  # seconds that a worker waits at the barrier by itself: longer than any machine takes
 WORK: Final = 3.0  # seconds of work after it
 SCRIPT: Final = Path(__file__).with_name("scripts") / "barrier.py"
 
@@ -59,8 +65,13 @@ async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
             for job in JOBS:
                 await client.create(kinds.POD, namespace, _pod(job, rank, gangs))
         await pods.synced.wait()
+        patient = True
         while not all(pod.terminal for pod in pods.items.values()):
             changed.clear()
+            if patient and _deadlocked(list(pods.items.values())):
+                await asyncio.sleep(LIMIT)
+                await _give_up(client, list(pods.items.values()))
+                patient = False
             for job in {_job_of(pod) for pod in pods.items.values() if pod.status.phase == "Failed"}:
                 await _give_up(client, [pod for pod in pods.items.values() if _job_of(pod) == job])
             await changed.wait()
@@ -69,9 +80,15 @@ async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
         watching.cancel()
 
 
+def _deadlocked(pods: Sequence[Pod]) -> bool:
+    """Whether all GPUs are held by workers that wait for others, which wait for a GPU."""
+    running = [_job_of(pod) for pod in pods if pod.status.phase == "Running"]
+    return len(running) == GPUS and all(running.count(job) < WORKERS for job in JOBS)
+
+
 async def _give_up(client: LocalClient, pods: Sequence[Pod]) -> None:
-    """Deletes the other pods of a failed worker's job, as the job's controller would."""
-    for pod in pods:
+    """Deletes the pods that have not ended, as their jobs' controllers would: first those without a GPU."""
+    for pod in sorted(pods, key=lambda pod: bool(pod.spec.node_name)):
         if not pod.terminal and pod.metadata.deletion_timestamp is None:
             with suppress(NotFound):  # a pod that was never bound is removed immediately
                 await client.delete(kinds.POD, pod.metadata.namespace, pod.metadata.name)
@@ -119,7 +136,7 @@ def _job_of(pod: Pod) -> str:
 
 def _pod(job: str, rank: int, gang: bool) -> Object:
     labels = {groups.CREATED.label: job} if gang else {}
-    words = [str(rank), str(WORKERS), f"{job}-0.{job}", str(LIMIT), str(WORK)]
+    words = [str(rank), str(WORKERS), f"{job}-0.{job}", str(BARRIER), str(WORK)]
     return {
         "metadata": {"name": f"{job}-{rank}", "labels": labels},
         "spec": {
