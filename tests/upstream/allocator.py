@@ -32,15 +32,17 @@ class Allocator:
         claims: Sequence[Object],
         taken: Sequence[str] = (),
         slices: Sequence[Object] = (),
+        classes: Sequence[Object] = (),
     ) -> list[Object] | None:
-        """The allocations of the claims on a node with these devices, and slices; None if there are none.
+        """The allocations of the claims on a node with these devices; None if there are none.
 
+        `slices` and `classes` are there besides those of the devices.
         `claims` are specs; `taken` are devices in use, as `driver/pool/device`. Raises Refused.
         """
         question = {
             "node": {"metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}},
             "slices": [*devicespec.slices(NODE, devices), *slices],
-            "classes": devicespec.classes(devices),
+            "classes": [*devicespec.classes(devices), *classes],
             "claims": [claim(spec, number) for number, spec in enumerate(claims)],
             "taken": [*taken],
         }

@@ -1,6 +1,7 @@
 """Kubernetes' allocator of devices, as an oracle: what it places on a node, muster has to be able to place.
 
-Here it is held against an exhaustive search, and its answers against the rules of the embedded cluster.
+Here it is held against an exhaustive search, and its answers against the rules of the embedded cluster;
+`test_allocations.py` holds the scheduler against it.
 """
 
 import itertools
