@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from muster.workloads.jobfile import Mode
 
 __version__ = VERSION
-__all__ = ["Failure", "Job", "compile", "core", "plan", "replay", "submit"]
+__all__ = ["Failure", "Job", "compile", "core", "job", "plan", "replay", "submit"]
 
 # Everything is imported where it is used, so that `import muster` stays as cheap as its version number.
 
@@ -197,6 +197,7 @@ def submit(
     env: "Mapping[str, str] | None" = None,
     env_file: "Sequence[str]" = (),
     copy: bool = False,
+    notify: str = "",
     queue: str | None = None,
     volumes: "Mapping[str, str] | None" = None,
     namespace: str | None = None,
@@ -222,6 +223,7 @@ def submit(
         env: Variables of all pods.
         env_file: Files with a NAME=VALUE per line.
         copy: Run from a copy of the current directory: its tracked and unignored files.
+        notify: A command or a URL that is told when the job starts, ends, stalls or is evicted.
         queue: The queue of the job; by default what the file says.
         volumes: Directories to use in place of PersistentVolumeClaims, by the claim's name.
         namespace: The namespace of the job.
@@ -236,3 +238,26 @@ def submit(
     from muster.cli import python
 
     return python.submit(**options)
+
+
+def job(
+    name: str | None = None,
+    *,
+    namespace: str | None = None,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+) -> "Job":
+    """Returns a job that was submitted before, by whatever program; also one that was deleted since.
+
+    Args:
+        name: The name of the job, or its beginning: the newest such job is meant. None is the newest of all.
+        namespace: The namespace of the job; by default, on the embedded cluster, any.
+        kubeconfig: The kubeconfig of a real cluster; without it and `context`, the embedded cluster.
+        context: The context of that kubeconfig.
+
+    Raises:
+        Failure: There is no such job, or the cluster cannot be reached.
+    """
+    from muster.cli import python
+
+    return python.job(name, namespace=namespace, kubeconfig=kubeconfig, context=context)

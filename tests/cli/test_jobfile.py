@@ -275,3 +275,32 @@ def test_a_job_of_volcano_that_names_another_scheduler_is_told_of(
     job = load("j.yaml", Options(suffix="x", local=False, volcano=True), text=VOLCANO_JOB % named)
     found = [each.message for each in _unserved(job, frozenset(served))]
     assert found == ([told] if told else [])
+
+
+MANIFEST = """
+name: train
+spec:
+  operator: jobset
+  command: cat /mnt/data/file
+  storage: {attachExistingPVCs: [{name: data, mountPoint: /mnt/data}]}
+  types: {worker: {count: 1, resources: {cpus: 1, memory: 1}}}
+"""
+
+
+def test_paths_of_options_are_those_of_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the job file is; and so is the directory in which its pods run."""
+    here = tmp_path / "here"
+    for directory in (here / "data", tmp_path / "jobs" / "data"):
+        directory.mkdir(parents=True)
+    (tmp_path / "jobs" / "job.yaml").write_text(MANIFEST)
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(here)
+    made = jobfile.load("../jobs/job.yaml", gang=None, queue=None, volumes=["data=data"], target=Target())
+    text = str(made.primary[0]["spec"])
+    assert str(here / "data") in text
+    assert str(tmp_path / "jobs") not in text
+    assert submission.caller().cwd == str(here)
+    source = submission.record("../jobs/job.yaml")
+    assert (source.file, source.cwd) == (str(tmp_path / "jobs" / "job.yaml"), str(here))

@@ -18,6 +18,7 @@ from muster.app.wiring import embedded, host
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.embedded import nodespec
 from muster.kube.clock import SystemClock
+from tests.cli.binary import until
 from tests.patience import PATIENCE
 
 #: A loop that ends leaves TLS connections of its watches to the collector, which warns of them.
@@ -93,11 +94,14 @@ def test_a_job_that_goes_on_times_out_and_is_cancelled(cluster: StateDirectory) 
     with pytest.raises(TimeoutError, match=r"sleeps has not ended within 0\.01 s; it goes on"):
         job.wait(timeout=0.01)
     assert job.result().exit_code is None
+    assert [muster.job("slee"), muster.job(), muster.job("default/sleeps")] == [job] * 3
     events = job.events()
     assert type(next(events)).__name__ == "StatusChanged"
     events.close()
     job.cancel()
     assert job.result().state == "cancelled"
+    assert muster.job("sleeps") == job
+    assert muster.job("sleeps").wait(PATIENCE).state == "cancelled"
     again = muster.submit({**made, "spec": {"template": {"spec": template}}})
     with pytest.raises(muster.Failure, match="sleeps is gone; what has the name now was submitted since"):
         job.cancel()
@@ -134,6 +138,22 @@ def test_errors_are_those_of_the_command(
         muster.submit(job, **options)
     assert caught.value.exit_code == 2
     assert not (tmp_path / "home").exists(), "no cluster has started"
+
+
+def test_a_job_that_does_not_exist_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_HOME", str(tmp_path / "home"))
+    with pytest.raises(muster.Failure, match="no job") as caught:
+        muster.job("nosuch")
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_command_is_told_of_a_job(cluster: StateDirectory, tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    told = f"sh -c 'echo $MUSTER_EVENT >> {events}'"
+    job = muster.submit(command=["true"], notify=told)
+    assert job.wait(PATIENCE).state == "succeeded"
+    until(lambda: events.exists() and events.read_text() == "start\nend\n", "both events")
 
 
 def test_a_process_with_threads_does_not_fork_its_host(

@@ -82,11 +82,14 @@ def command(
 
 def _show(view: "JobView", target: "Target", *, failed: bool) -> None:
     from muster.app.views import pods
+    from muster.app.wiring.cluster import untold
     from muster.cli import show
     from muster.workloads.pod_run import run_of
 
     say(show.headline(view), prose=True)
     for line in (*show.origin(view), *show.moved(view), *_directories(view, target)):
+        say(line, prose=True)
+    for line in untold(target, view):
         say(line, prose=True)
     for gang in view.gangs:
         for line in show.preemptions(gang.status.preemptions):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
 
 
-__all__ = ["Ended", "Job", "Line", "Note", "Printed", "Result", "StatusChanged", "Trial", "submit"]
+__all__ = ["Ended", "Job", "Line", "Note", "Printed", "Result", "StatusChanged", "Trial", "job", "submit"]
 
 T = TypeVar("T")
 #: What stands in messages for the file of an object.
@@ -65,7 +65,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Job:
-    """A job that was submitted. Its methods raise `muster.Failure` with what the command would print."""
+    """A job that was submitted, by `muster.submit` or before.
+
+    Its methods raise `muster.Failure` with what the command would print.
+    """
 
     name: str
     namespace: str
@@ -198,6 +201,7 @@ def submit(
     env: Mapping[str, str] | None = None,
     env_file: Sequence[str] = (),
     copy: bool = False,
+    notify: str = "",
     queue: str | None = None,
     volumes: Mapping[str, str] | None = None,
     namespace: str | None = None,
@@ -217,6 +221,7 @@ def submit(
         env=[f"{variable}={value}" for variable, value in (env or {}).items()],
         env_file=list(env_file),
         copy_files=copy,
+        notify=notify,
         queue=queue,
         volume=[f"{volume}={directory}" for volume, directory in (volumes or {}).items()],
         namespace=namespace,
@@ -245,6 +250,31 @@ def submit(
         return Job(made.name, made.namespace, asyncio.run(uid()), made, found.target)
 
     return _aside(act)
+
+
+def job(
+    name: str | None,
+    *,
+    namespace: str | None = None,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+) -> Job:
+    """See `muster.job`."""
+
+    def find() -> Job:
+        from muster.app.records import past
+
+        target = Target(kubeconfig, context, namespace)
+
+        async def look() -> JobView:
+            async with reading(target) as client:
+                return (await past.named(client, name, target)).view
+
+        view = asyncio.run(look())
+        followed = Followed(view.kind, view.namespace, view.name)
+        return Job(view.name, view.namespace, view.resource.metadata.uid, followed, target)
+
+    return _aside(find)
 
 
 def _given(job: "Submittable", command: Sequence[str] | None, asked: given.Asked) -> given.Given:

@@ -25,7 +25,7 @@ def command(
     import asyncio
 
     from muster.app.records.runs import Record, recorded
-    from muster.app.views.timeline import summary, traced
+    from muster.app.views.timeline import Drawn, summary, traced
     from muster.app.wiring.cluster import Target
     from muster.cli import bars, show
     from muster.perfetto import Trace
@@ -39,8 +39,8 @@ def command(
     show.meant(records)
     if output is Traced.PERFETTO:
         now = time.time()
-        drawn = [(record.name, record.runs, record.timeline(now)) for record in records]
-        with Trace(show.stream(), min(timeline.begin for _, _, timeline in drawn)) as trace:
+        drawn = [Drawn(each.name, each.queue, each.runs, each.timeline(now)) for each in records]
+        with Trace(show.stream(), min(each.timeline.begin for each in drawn)) as trace:
             traced(trace, drawn, now)
         return
     if output is not Traced.TABLE:

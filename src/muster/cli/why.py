@@ -130,7 +130,7 @@ def _say(answer: Answer, target: "Target") -> None:
     from muster.api.visible import visible
     from muster.app.views import pods, schedules
     from muster.app.views.restarts import NAMED
-    from muster.app.wiring.cluster import hosted
+    from muster.app.wiring.cluster import hosted, untold
     from muster.cli import show
 
     view, alone = answer.meant.view, answer.alone
@@ -144,7 +144,7 @@ def _say(answer: Answer, target: "Target") -> None:
         *show.failure(view, answer.printed),
         *(show.origin(view) if view.state.finished else ()),
         *show.moved(view),
-        *map(visible, (*probed, *answer.short)),
+        *map(visible, (*probed, *answer.short, *untold(target, view))),
     ):
         say(f"  {line}", prose=True)
     for line in show.explained(alone) if alone is not None else ():

@@ -8,7 +8,7 @@ import pytest
 
 from muster.api.base import Condition
 from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Terminated
-from muster.app.views.timeline import Now, Phase, Row, Span, summary, timeline, traced
+from muster.app.views.timeline import Drawn, Now, Phase, Row, Span, summary, timeline, traced
 from muster.names import NODE_GONE, PREEMPTED, PREEMPTION
 from muster.perfetto import Trace
 from muster.workloads.pod_run import PodRun, run_of
@@ -221,7 +221,7 @@ def test_a_pod_that_is_lost_with_its_node_was_not_preempted(reason: str, note: s
     assert timeline([run], None, 9.0).rows[0].note == note
 
 
-def test_a_trace_has_the_places_of_the_job_and_the_pods_of_each_node() -> None:
+def test_a_trace_has_the_places_of_the_job_its_queue_and_the_pods_of_each_node() -> None:
     runs = [
         msgspec.structs.replace(ran("a", ended=5.0, phase="Failed", exit_code=3), gpus=2.0),
         msgspec.structs.replace(ran("b", created=5.0, started=6.0, attempt=1), gpus=0.5),
@@ -229,7 +229,14 @@ def test_a_trace_has_the_places_of_the_job_and_the_pods_of_each_node() -> None:
     ]
     written: list[bytes] = []
     with Trace(written.append, 0.0) as trace:
-        traced(trace, [("train", runs, timeline(runs, 0.0, 20.0))], 20.0)
+        others = [
+            ran("d", created=3.0, started=4.0, ended=7.0),
+            ran("e", created=3.0, started=5.0, ended=8.0),
+        ]
+        jobs = [Drawn("train", "research", runs, timeline(runs, 0.0, 20.0))]
+        jobs += [Drawn("eval", "research", others, timeline(others, 0.0, 20.0))]
+        jobs += [Drawn("gone", "", others, timeline(others, 0.0, 20.0))]
+        traced(trace, jobs, 20.0)
     found = events(b"".join(written))
     names = {each["pid"]: each["args"]["name"] for each in found if each["name"] == "process_name"}
     slices = [
@@ -237,7 +244,12 @@ def test_a_trace_has_the_places_of_the_job_and_the_pods_of_each_node() -> None:
         for each in found
         if each["ph"] == "X"
     ]
-    assert [each[1:] for each in slices if each[0] == "node node-0"] == [("a", 2, 3), ("b", 6, 4)]
+    assert {("a", 2, 3), ("b", 6, 4), ("d", 4, 3)} < {each[1:] for each in slices if each[0] == "node node-0"}
+    assert sorted(each for each in slices if each[0].startswith("queue ")) == [
+        ("queue research", "eval", 4, 4),
+        ("queue research", "train", 2, 3),
+        ("queue research", "train", 6, 4),
+    ]
     place = [each[1:] for each in slices if each[0] == "job train"]
     assert [each for each in place if each != ("waiting", 0, 20)] == [
         ("waiting", 0, 2),
@@ -245,5 +257,10 @@ def test_a_trace_has_the_places_of_the_job_and_the_pods_of_each_node() -> None:
         ("waiting", 5, 1),
         ("running", 6, 4),
     ]
-    used = [(each["ts"] // 10**6, *each["args"].values()) for each in found if each["ph"] == "C"]
-    assert used == [(2, 2.0), (5, 0.0), (6, 0.5), (10, 0.0)]
+    for process in ("node node-0", "queue research"):
+        used = [
+            (each["ts"] // 10**6, *each["args"].values())
+            for each in found
+            if each["ph"] == "C" and names[each["pid"]] == process
+        ]
+        assert used == [(2, 2.0), (5, 0.0), (6, 0.5), (10, 0.0)]

@@ -2,7 +2,11 @@
 
 import csv
 import io
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from muster import names
 from muster.api.base import ObjectMeta
@@ -93,6 +97,52 @@ def test_the_table_as_csv_is_read_back() -> None:
         ["0", "a,b", "succeeded", "0", "1", "7", "0.25", 'said "x"\n=1'],
         ["1", "2", "waiting", "", "0", "", "", ""],
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
+        ("-1+1", "'-1+1"),
+        (" =1", "' =1"),
+        ("\t=1", "\\t=1"),
+        ("-0.5", "-0.5"),
+        ("+1e-3", "+1e-3"),
+        ("-inf", "-inf"),
+        ("loss=1", "loss=1"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("a\rb", "a\\rb"),
+    ],
+)
+def test_a_cell_of_the_csv_is_no_formula_and_controls_no_terminal(written: str, shown: str) -> None:
+    """Neither a result, which a program wrote, nor a parameter or its name."""
+    trial = Trial("0", {"A": written, written: "1"}, "succeeded", 0, 1, None, written)
+    first, second = csv.reader(io.StringIO(trial_table.as_csv([trial])))
+    assert first == ["index", "A", shown, "state", "exit", "starts", "result"]
+    assert second == ["0", shown, "1", "succeeded", "0", "1", shown]
+
+
+def test_a_parameter_may_be_called_as_a_column() -> None:
+    trial = Trial("7", {"INDEX": "a", "STATE": "b", "STEP": "c"}, "waiting")
+    assert list(zip(trial_table.columns([trial]), *trial_table.rows([trial]), strict=True)) == [
+        ("INDEX", "7"),
+        *(("INDEX", "a"), ("STATE", "b"), ("STEP", "c")),
+        *(("STATE", "waiting"), ("EXIT", ""), ("STARTS", "0")),
+    ]
+
+
+def test_a_table_of_many_indexes_looks_at_each_a_few_times() -> None:
+    looks = Counter[int]()
+
+    class Seen(dict[str, str]):
+        def __iter__(self) -> Iterator[str]:
+            looks[id(self)] += 1
+            return super().__iter__()
+
+    trial_table.rows([Trial(str(index), Seen(LR="1")) for index in range(100)])
+    assert max(looks.values()) <= 3
 
 
 def test_columns_that_nothing_fills_are_left_out() -> None:

@@ -12,7 +12,7 @@ from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.app.wiring import notifying
 from muster.app.wiring.notices import ATTEMPTS, HOLD
-from muster.app.wiring.notifying import Notifying, ask
+from muster.app.wiring.notifying import Notifying, ask, untold
 from muster.app.wiring.sending import Address, Url
 from muster.embedded.client import LocalClient
 from muster.embedded.storage.store import Store
@@ -22,6 +22,7 @@ from tests.loop_clock import LoopClock
 pytestmark = pytest.mark.looptime
 
 TO = Url("http://127.0.0.1:1/hook")
+TROUBLE = "the server answered 500"
 
 
 class Receiver:
@@ -109,14 +110,35 @@ async def test_what_is_refused_is_told_later_by_the_same_or_the_next_host(site: 
 async def test_what_is_refused_for_ever_is_given_up_and_said(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receiver = Receiver(lambda _: "the server answered 500")
-    await site.submit("j")
+    receiver = Receiver(lambda _: TROUBLE)
+    uid = (await site.submit("j")).metadata.uid
     await site.phase("j", "Failed")
     async with site.host(receiver):
+        await asyncio.sleep(3)
+        assert untold(site.root, uid) == [f"--notify: not told yet: start ({TROUBLE}; attempt 2 of 8)"]
         await asyncio.sleep(3 * HOLD)
-    assert (receiver.tries, site.files) == (2 * ATTEMPTS, [])
+    assert (receiver.tries, site.files) == (2 * ATTEMPTS, [".told"])
+    said = [f"--notify: not told: {each} ({TROUBLE}; given up after 8 attempts)" for each in ("start", "end")]
+    assert untold(site.root, uid) == said
+    async with site.host(receiver):  # the next one begins nothing of it
+        await asyncio.sleep(60)
+    assert receiver.tries == 2 * ATTEMPTS
     assert caplog.text.count("end of j is not told: the server answered 500\n") == ATTEMPTS - 1
     assert caplog.text.count("end of j is not told: the server answered 500; it is given up\n") == 1
+
+
+async def test_what_was_given_up_is_kept_of_the_jobs_that_ended_last(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifying, "KEPT", 2)
+    receiver, uids = Receiver(lambda _: TROUBLE), list[str]()
+    async with site.host(receiver):
+        for number in range(3):
+            uids.append((await site.submit(f"j{number}")).metadata.uid)
+            await site.phase(f"j{number}", "Failed")
+            await asyncio.sleep(3 * HOLD)
+    assert [bool(untold(site.root, uid)) for uid in uids] == [False, True, True]
+    assert untold(site.root, "../secret") == []
 
 
 async def test_attempts_are_counted_although_the_host_is_killed_within_each(site: Site) -> None:

@@ -94,3 +94,15 @@ def test_files_that_no_config_map_holds_together_are_one_error(tmp_path: Path) -
         objects(tmp_path, {f"/{name}": {"source": name} for name in "abc"})
     assert len(caught.value.findings) == 1
     assert yaml.safe_load((tmp_path / "job.yaml").read_text())
+
+
+def test_a_source_is_beside_the_job_file_wherever_muster_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, elsewhere = tmp_path / "jobs", tmp_path / "elsewhere"
+    for directory in (jobs, elsewhere):
+        directory.mkdir()
+        (directory / "a").write_text(directory.name)
+    monkeypatch.chdir(elsewhere)
+    made = objects(Path("../jobs"), {"/a": {"source": "a"}})
+    assert list(made["ConfigMap"]["data"].values()) == ["jobs"]  # type: ignore[attr-defined]

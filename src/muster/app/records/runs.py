@@ -32,6 +32,8 @@ class Record:
     preemptions: tuple[Object, ...] = ()
     #: which of several jobs it is (`Meant`)
     told: str = ""
+    #: "" if only the pods of the job are remembered
+    queue: str = ""
 
     def timeline(self, now: float) -> Timeline:
         return timeline(self.runs, self.submitted, now, self.present, self.name)
@@ -52,7 +54,7 @@ async def recorded(target: Target, name: str | None) -> Record:
     view = meant.view
     if view.deleted is not None:
         found = record(target, view.name, view.namespace, (), view.created)
-        return replace(found, told=meant.told)
+        return replace(found, told=meant.told, queue=view.queue)
     return replace(of_view(target, view), told=meant.told)
 
 
@@ -61,7 +63,7 @@ def of_view(target: Target, view: JobView) -> Record:
     found = record(target, view.name, view.namespace, view.pods, view.created)
     ended = (entry for gang in view.gangs for entry in gang.status.preemptions)
     preemptions = tuple(sorted(ended, key=lambda entry: str(entry["at"])))
-    return replace(found, preemptions=preemptions, present=_present(view))
+    return replace(found, preemptions=preemptions, present=_present(view), queue=view.queue)
 
 
 def _present(view: JobView) -> Now:

@@ -206,28 +206,68 @@ def _why(run: PodRun) -> str:
     return f"{why} on {run.node}" if run.node else why
 
 
-def traced(trace: Trace, jobs: Sequence[tuple[str, Sequence[PodRun], Timeline]], now: float) -> None:
-    """Draws jobs, each with its name and its runs: their places, and the pods and GPUs of each node."""
-    by_node: dict[str, list[tuple[float, float, str, PodRun]]] = defaultdict(list)
-    for name, runs, drawn in jobs:
-        pid = trace.process(f"job {name}")
-        for number, row in enumerate(drawn.rows, 1):
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A job as a trace has it."""
+
+    name: str
+    #: "" if it is not known
+    queue: str
+    runs: Sequence[PodRun]
+    timeline: Timeline
+
+
+#: A pod that ran: from when to when, and the job of that name.
+_Ran = tuple[float, float, str, PodRun]
+
+
+def traced(trace: Trace, jobs: Sequence[Drawn], now: float) -> None:
+    """Draws jobs: the places of each, when each ran in its queue, and the pods and GPUs of each node."""
+    by_queue, by_node = defaultdict[str, list[_Ran]](list), defaultdict[str, list[_Ran]](list)
+    for job in jobs:
+        pid = trace.process(f"job {job.name}")
+        for number, row in enumerate(job.timeline.rows, 1):
             for span in row.spans:
                 what = "failed" if span.failed else span.phase.value
                 trace.slice(pid, number, row.label, what, span.begin, span.end, {"note": row.note})
-        for run in runs:
+        for run in job.runs:
             if run.started is not None and run.node:
                 end = max(run.started, now if run.ended is None else run.ended)
-                by_node[run.node].append((run.started, end, name, run))
+                by_node[run.node].append((run.started, end, job.name, run))
+                if job.queue:
+                    by_queue[job.queue].append((run.started, end, job.name, run))
+    for queue, ran in sorted(by_queue.items()):
+        pid, periods = trace.process(f"queue {queue}"), sorted(_periods(ran))
+        for (begin, end, name), lane in zip(periods, lanes(each[:2] for each in periods), strict=True):
+            trace.slice(pid, lane, f"slot {lane}", name, begin, end, {})
+        _count_gpus(trace, pid, ran)
     for node, ran in sorted(by_node.items()):
-        pid, used = trace.process(f"node {node}"), Fraction()
+        pid = trace.process(f"node {node}")
         ran.sort(key=lambda each: (each[0], each[3].name))
         for (begin, end, name, run), lane in zip(ran, lanes(each[:2] for each in ran), strict=True):
             trace.slice(pid, lane, f"slot {lane}", run.name, begin, end, {"job": name, "gpus": run.gpus})
-        begun = [(begin, Fraction(run.gpus)) for begin, _, _, run in ran]
-        for at, by in sorted([*begun, *((end, -Fraction(run.gpus)) for _, end, _, run in ran)]):
-            used += by
-            trace.counter(pid, "GPUs used", at, float(used))
+        _count_gpus(trace, pid, ran)
+
+
+def _periods(ran: Sequence[_Ran]) -> Iterator[tuple[float, float, str]]:
+    """When any pod of each job ran: begin, end and the job."""
+    open_: dict[str, tuple[float, float]] = {}
+    for begin, end, name, _ in sorted(ran, key=lambda each: each[:3]):
+        was = open_.get(name)
+        if was is not None and begin > was[1]:
+            yield (*was, name)
+            was = None
+        open_[name] = (begin, end) if was is None else (was[0], max(was[1], end))
+    for name, last in open_.items():
+        yield (*last, name)
+
+
+def _count_gpus(trace: Trace, pid: int, ran: Sequence[_Ran]) -> None:
+    used = Fraction()
+    begun = [(begin, Fraction(run.gpus)) for begin, _, _, run in ran]
+    for at, by in sorted([*begun, *((end, -Fraction(run.gpus)) for _, end, _, run in ran)]):
+        used += by
+        trace.counter(pid, "GPUs used", at, float(used))
 
 
 def summary(run: PodRun) -> Object:

@@ -16,6 +16,7 @@ from muster.names import SCHEDULER
 
 if TYPE_CHECKING:  # importing aiohttp takes a quarter of a second
     from muster.api.base import AnyKind
+    from muster.app.views.job import JobView
     from muster.embedded.node.logs import Logs
     from muster.kube.http import Connection
 
@@ -135,6 +136,15 @@ def full_disk(target: Target) -> Path | None:
 
     home = StateDirectory.of_user().root
     return home if room(home) <= 0 else None
+
+
+def untold(target: Target, view: "JobView") -> list[str]:
+    """What of the job's notifications could not be told, or not yet: a line for each event."""
+    if not target.embedded:
+        return []
+    from muster.app.wiring import notifying
+
+    return notifying.untold(StateDirectory.of_user().root, view.resource.metadata.uid)
 
 
 def alive(endpoint: Endpoint | None) -> bool:

@@ -30,6 +30,8 @@ LIMIT: Final = 10.0
 HOLD: Final = 300.0
 #: Events of a job that are told, besides its end: a job may stall, or be evicted, for ever.
 MOST: Final = 50
+#: Why an event is not told of whose last attempt the result is not known.
+_UNKNOWN: Final = "the cluster was stopped during the last attempt"
 #: Characters of a message: its author may be a pod.
 _LONGEST: Final = 1_000
 
@@ -116,12 +118,27 @@ class Told(msgspec.Struct, frozen=True):
 
     def resumed(self) -> "Told":
         """As the next host finds it: a last attempt of which no result was recorded is given up."""
-        return Told(
-            tuple(
-                msgspec.structs.replace(each, closed=each.closed or each.attempts >= ATTEMPTS)
-                for each in self.deliveries
-            )
-        )
+
+        def change(was: Delivery) -> Delivery:
+            if was.closed or was.attempts < ATTEMPTS:
+                return was
+            return msgspec.structs.replace(was, closed=True, trouble=was.trouble or _UNKNOWN)
+
+        return Told(tuple(map(change, self.deliveries)))
+
+    @property
+    def given_up(self) -> "Told":
+        """Only what was given up."""
+        return Told(tuple(each for each in self.deliveries if each.closed and each.trouble))
+
+    def untold(self) -> Iterator[str]:
+        """A line for each event that could not be told, or not yet."""
+        for each in self.deliveries:
+            what = f"{each.event.what} ({each.trouble}"
+            if each.trouble and each.closed:
+                yield f"--notify: not told: {what}; given up after {each.attempts} attempts)"
+            elif each.trouble:
+                yield f"--notify: not told yet: {what}; attempt {each.attempts} of {ATTEMPTS})"
 
     def _with(self, key: str, change: Callable[[Delivery], Delivery]) -> "Told":
         return Told(tuple(change(each) if each.event.key == key else each for each in self.deliveries))

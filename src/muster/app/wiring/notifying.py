@@ -2,7 +2,8 @@
 
 `$MUSTER_HOME/notify` has two files for each such job: `UID.json`, which only its submission writes, has the
 address; `UID.told`, which only the host writes, says what is told (`muster.app.wiring.notices`). No object of
-the cluster can name a command. Both files go once the job's end is told or given up.
+the cluster can name a command. Both files go once the job's end is told or given up; what was given up stays
+in `UID.told`, for `why` and `get`.
 
 Nothing here can hold up a job or end the host: a failure is logged, and tried again.
 """
@@ -47,9 +48,12 @@ _SHARE: Final = 20
 AT_ONCE: Final = 4
 #: Jobs that are told of; more wait until these have ended.
 MOST: Final = 1_000
+#: Ended jobs of which is kept what could not be told.
+KEPT: Final = 1_000
 #: Bytes of a file.
 _LARGEST: Final = 1 << 20
-_FILE: Final = re.compile(r"([0-9a-f-]{36})\.json", re.ASCII)
+_UID: Final = r"[0-9a-f-]{36}"
+_FILE: Final = re.compile(rf"({_UID})\.json", re.ASCII)
 
 #: Sends JSON and variables to an address; returns "" or why it could not.
 Send = Callable[[Address, bytes, Mapping[str, str]], Coroutine[Any, Any, str]]
@@ -73,6 +77,16 @@ def ask(root: Path, job: Resource, kind: str, to: Address) -> None:
     meta = job.metadata
     asked = Asked(kind, meta.namespace, meta.name, seconds(meta.creation_timestamp), to)
     write_private(directory / f"{meta.uid}.json", msgspec.json.encode(asked).decode())
+
+
+def untold(root: Path, uid: str) -> list[str]:
+    """What of a job's notifications could not be told, or not yet: a line for each event."""
+    if not re.fullmatch(_UID, uid):  # of a PodGroup, which only its pods name
+        return []
+    try:
+        return list(_decoded(root / "notify" / f"{uid}.told", Told).untold())
+    except (OSError, ValueError):  # nothing was told of it, or nothing failed
+        return []
 
 
 @dataclass(slots=True)
@@ -190,9 +204,9 @@ class Notifying:
         free = AT_ONCE - sum(job.sending for job in self._jobs.values())
         for uid, job in list(self._jobs.items()):
             if job.told.over and not job.sending:
-                for path in (self._directory / f"{uid}.json", self._file(uid)):  # else it would begin again
-                    path.unlink(missing_ok=True)
+                (self._directory / f"{uid}.json").unlink(missing_ok=True)  # else it would begin again
                 del self._jobs[uid]
+                self._keep(uid, job.told.given_up)
             elif free > 0 and not job.sending and (delivery := job.told.due(now)) is not None:
                 begun = job.told.begun(delivery.event.key, now)
                 self._write(uid, begun)
@@ -217,6 +231,17 @@ class Notifying:
             self._write(uid, job.told)
         except OSError as error:
             log.error("%s: cannot be written: %s", self._file(uid), error)
+
+    def _keep(self, uid: str, left: Told) -> None:
+        """Keeps of a job that has ended what was given up, and of `KEPT` such jobs at most."""
+        if not left.deliveries:
+            self._file(uid).unlink(missing_ok=True)
+            return
+        self._write(uid, left)
+        kept = [each for each in os.scandir(self._directory) if each.name.endswith(".told")]
+        ended = [each for each in kept if each.name.removesuffix(".told") not in self._jobs]
+        for each in sorted(ended, key=lambda each: each.stat().st_mtime_ns)[:-KEPT]:
+            os.unlink(each.path)
 
     async def _too_long(self) -> str:
         await self._clock.sleep(notices.LIMIT)
