@@ -852,7 +852,7 @@ FAULTS: Final = (
         ("a successor of a creator is cancelled", "), reference.uid", '), ""'),
         (
             "a PodGroup stays when its job is cancelled",
-            "view.pods, uid=uid, group=view.marked)",
+            "view.pods, uid=uid, parts=view.marked)",
             "view.pods, uid=uid)",
         ),
     ),
@@ -863,7 +863,7 @@ FAULTS: Final = (
         ("a job that was submitted again is changed", '{"uid": uid} if uid else {}', "{}"),
         (
             "a Job is suspended for its PodGroup's gang",
-            "job.kind in _OWNERS and job.gangs and job.marked is None:",
+            "job.kind in _OWNERS and job.gangs and not job.marked:",
             "job.kind in _OWNERS and job.gangs:",
         ),
     ),
@@ -871,7 +871,7 @@ FAULTS: Final = (
         "the job that was seen",
         "app/views/objects.py",
         "app/views/test_objects",
-        ("a PodGroup of several jobs is taken for one's", "if len(users) == 1 and ", "if "),
+        ("a PodGroup of several jobs is taken for one's", "return users == {job}", "return True"),
         (
             "a PodGroup is taken from the job that it was made for",
             "            users.add(by)",

@@ -23,8 +23,7 @@ def possible(view: JobView) -> Sequence[Change]:
     """What can be done with a job as it is."""
     if view.state.finished:
         return ()
-    _, bearer = view.marked or (view.kind, view.resource)
-    held = HOLD.text(bearer.metadata) is not None
+    held = any(HOLD.text(bearer.metadata) is not None for bearer in view.bearers)
     return (Change.RELEASE if held else Change.HOLD, Change.CANCEL)
 
 

@@ -10,8 +10,11 @@ import pytest
 from muster.api import groups, kinds
 from muster.api.base import Object, mark
 from muster.api.muster_v1alpha1 import Gang
+from muster.app.commands.cancel import cancel_all
 from muster.app.commands.change import Refused, hold, move, release, requeue
 from muster.app.views.find import with_run
+from muster.app.views.jobs import views
+from muster.app.views.objects import fetch
 from muster.embedded.client import LocalClient
 from muster.embedded.storage.store import Store
 from muster.embedded.verbs.registry import Registry
@@ -87,6 +90,35 @@ async def test_a_job_submitted_again_meanwhile_is_not_changed(act: str) -> None:
         assert await client.get_json(kinds.JOB, "default", "j") == again
         (pod,) = (await client.list(kinds.POD)).items
         assert pod.metadata.deletion_timestamp is None
+
+
+async def test_a_job_with_several_pod_groups_is_changed_and_cancelled_with_all_of_them() -> None:
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        label, kind = groups.POD_GROUP.label, groups.POD_GROUP.kind
+        stages = [
+            {
+                "name": name,
+                "template": {"spec": {"template": {**TEMPLATE, "metadata": {"labels": {label: name}}}}},
+            }
+            for name in ("g", "h")
+        ]
+        body = {"metadata": {"name": "j"}, "spec": {"replicatedJobs": stages}}
+        await client.create(kinds.JOBSET, "default", body)
+        for name in ("g", "h"):
+            await client.create(kind, "default", {"metadata": {"name": name}, "spec": {"minMember": 1}})
+        (view,) = views(await fetch(client))
+
+        async def held() -> list[str | None]:
+            return [mark(each.metadata, "muster.dev/hold") for each in (await client.list(kind)).items]
+
+        await hold(client, view)
+        assert await held() == ["true", "true"]
+        (view,) = views(await fetch(client))
+        assert await release(client, view)
+        assert await held() == [None, None]
+        assert [each.name async for each in cancel_all(client, [view])] == ["j"]
+        assert views(await fetch(client)) == []
 
 
 @pytest.mark.parametrize("act", ["hold", "set", "requeue"])

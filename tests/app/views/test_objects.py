@@ -1,5 +1,6 @@
 """Which pods, Jobs and BatchJobs belong to which job, whatever they say of themselves."""
 
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
@@ -253,7 +254,7 @@ async def test_who_may_not_read_what_jobs_consist_of_is_told_so(denied: Kind[Any
         ((("g",),), (), ["JobSet"]),  # as a batch job with a minimum of pods is compiled
         ((("g", "g"),), (0,), ["JobSet"]),
         ((("g", ""),), (0,), ["JobSet", "PodGroup"]),
-        ((("g", "h"),), (), ["JobSet", "PodGroup"]),
+        ((("g", "absent"),), (), ["JobSet", "PodGroup"]),
         ((("h",),), (), ["JobSet", "PodGroup"]),
         ((("g",), ("g",)), (), ["JobSet", "JobSet", "PodGroup"]),
         ((("g",), ("h",)), (0,), ["JobSet", "JobSet"]),
@@ -296,9 +297,42 @@ def test_a_job_is_one_with_the_pod_group_that_its_pods_alone_name(
     (waits,) = (view for view in found if view.gangs)
     assert waits.queue == "team"
     one = "PodGroup" not in kinds_
-    assert waits.marked == ((kinds.POD_GROUP_X, group) if one else None)
+    assert waits.marked == (((kinds.POD_GROUP_X, group),) if one else ())
     if one:
         assert find.matching("podgroup/g", found).newest == find.matching("g", found).newest == waits
+
+
+@pytest.mark.parametrize(
+    ("others", "one"), [((), True), (("g",), False), (("h",), False), (("g", "h"), False), (("i",), True)]
+)
+def test_a_job_is_one_with_the_pod_groups_that_its_templates_alone_name(
+    others: tuple[str, ...], one: bool
+) -> None:
+    """`others`: what the templates of another job name."""
+
+    def jobset(name: str, named: Iterable[str]) -> JobSet:
+        templates = [{"spec": {"template": {"metadata": {"labels": {GANG: group}}}}} for group in named]
+        spec = JobSetSpec(
+            replicated_jobs=[ReplicatedJob(f"{i}", template=t) for i, t in enumerate(templates)]
+        )
+        return JobSet(metadata=meta(name), spec=spec)
+
+    made = [(kinds.POD_GROUP_X, PodGroup(metadata=meta(name))) for name in "gh"]
+    gangs = [
+        Gang(
+            metadata=meta(f"gang-{name}"),
+            spec=GangSpec(source=Source(kinds.POD_GROUP_X.api_version, "PodGroup", name, f"uid-{name}")),
+        )
+        for name in "gh"
+    ]
+    found = views(
+        Objects(jobsets=[jobset("own", "gh"), jobset("other", others)], pod_groups=made, gangs=gangs)
+    )
+    own = next(view for view in found if view.name == "own")
+    assert (own.marked, own.gangs) == ((tuple(made), tuple(gangs)) if one else ((), ()))
+    if one:
+        assert len(found) == 2
+        assert find.matching("g", found).newest == find.matching("podgroup/h", found).newest == own
 
 
 def test_a_pod_group_of_another_job_stays_that_jobs() -> None:
@@ -310,4 +344,4 @@ def test_a_pod_group_of_another_job_stays_that_jobs() -> None:
         Objects(jobs=[own, Job(metadata=meta("other"), spec=spec)], pod_groups=[(kinds.POD_GROUP_X, group)])
     )
     marked = {view.name: view.marked for view in found}
-    assert marked == {"own": (kinds.POD_GROUP_X, group), "other": None}
+    assert marked == {"own": ((kinds.POD_GROUP_X, group),), "other": ()}

@@ -74,7 +74,7 @@ def test_a_job_with_its_podgroup_and_pods_is_one_job_that_waits_for_what_its_gan
     view = only(*map(pod, range(3)), gangs=(gang(reason),))
     assert (view.name, view.kind, view.state) == ("j", kinds.VOLCANO_JOB, State.WAITING)
     assert (view.reason, view.wanted, view.queue) == (("InsufficientCapacity", "no room"), 3, "ml")
-    assert view.marked == (groups.VOLCANO.kind, group())
+    assert view.marked == ((groups.VOLCANO.kind, group()),)
     assert summary(view)["gpus"] == 6
 
 
@@ -102,7 +102,7 @@ def test_the_phase_of_a_job_that_has_ended_counts(phase: str, state: State) -> N
 
 def test_a_job_alone_is_a_job() -> None:
     view = alone(kinds.VOLCANO_JOB, volcano_job())
-    assert (view.state, view.marked) == (State.WAITING, None)
+    assert (view.state, view.marked) == (State.WAITING, ())
 
 
 def test_jobs_of_one_name_are_told_apart_by_their_kinds() -> None:

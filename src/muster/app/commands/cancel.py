@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.api import groups, kinds
-from muster.api.base import Kind, Resource, controller_of, mark
+from muster.api.base import AnyKind, Kind, Resource, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.app.commands.follow import Followed
 from muster.app.views.job import JobView
@@ -52,19 +52,19 @@ async def cancel(
     at_once: bool = False,
     uid: str = "",
     version: str = "",
-    group: tuple[Kind[Any], Resource] | None = None,
+    parts: Iterable[tuple[AnyKind, Resource]] = (),
 ) -> None:
     """Deletes the job and returns when the API server has accepted the deletion.
 
     The job's `pods` terminate within their grace periods, or without one if `at_once`. Raises Conflict if
-    the job has another uid or resourceVersion than these. `group`: the PodGroup that is one with the job.
+    the job has another uid or resourceVersion than these. `parts`: the PodGroups that are one with the job.
     """
     with suppress(NotFound):  # another client was quicker
         await client.delete(
             job.kind, job.namespace, job.name, uid=uid, resource_version=version, propagation="Background"
         )
-    if group is not None:
-        kind, meta = group[0], group[1].metadata
+    for kind, part in parts:
+        meta = part.metadata
         # its controller was quicker; another may have its name; a user may be permitted no more than jobs
         with suppress(NotFound, Conflict, Forbidden):
             await client.delete(kind, meta.namespace, meta.name, uid=meta.uid)
@@ -140,7 +140,7 @@ def is_run_of(name: str, job: JobView) -> bool:
     own, meta = name.rpartition("/")[2], job.resource.metadata
     source = made_from(job)
     return (
-        own in (meta.name, job.marked[1].metadata.name if job.marked is not None else meta.name)
+        own in (meta.name, *(part.metadata.name for _, part in job.marked))
         or meta.generate_name == f"{own}-"
         or (source is not None and source.generated(meta.name, own))
     )
@@ -173,9 +173,9 @@ async def cancel_unfinished(
         if view is not None and view.state.finished:
             return view
         version = view.resource.metadata.resource_version if view is not None else ""
-        group = view.marked if view is not None else None
+        parts = view.marked if view is not None else ()
         try:
-            await cancel(client, job, pods, at_once=at_once, uid=uid, version=version, group=group)
+            await cancel(client, job, pods, at_once=at_once, uid=uid, version=version, parts=parts)
             return None
         except Conflict:  # the job changed in the meantime and may have finished
             continue
@@ -218,7 +218,7 @@ async def begin(client: Client, view: JobView) -> Followed:
     job, uid = await creator(client, view)
     try:
         if uid:
-            await cancel(client, job, view.pods, uid=uid, group=view.marked)
+            await cancel(client, job, view.pods, uid=uid, parts=view.marked)
         else:  # a PodGroup that only its pods name
             await asyncio.gather(*(_delete_pod(client, pod, None) for pod in view.pods))
     except Conflict:

@@ -41,8 +41,7 @@ async def hold(client: Client, job: JobView) -> None:
 
 async def release(client: Client, job: JobView) -> bool:
     """Lets a held job start again. Returns whether it was held."""
-    _, bearer = job.marked or (job.kind, job.resource)
-    held = HOLD.text(bearer.metadata) is not None
+    held = any(HOLD.text(bearer.metadata) is not None for bearer in job.bearers)
     if held:
         await _mark(client, job, {names.HOLD: None})
     return held
@@ -84,7 +83,7 @@ async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
     running = [pod for pod in job.pods if pod.spec.node_name and not pod.terminal]
     if not running:
         return False
-    if job.kind in _OWNERS and job.gangs and job.marked is None:
+    if job.kind in _OWNERS and job.gangs and not job.marked:
         if job.managed_by:
             raise Refused(f"{job.name} is left to another controller (spec.managedBy: {job.managed_by})")
         body: Object = {"metadata": {"labels": {names.ADMISSION: "gang"}}, "spec": {"suspend": True}}
@@ -145,27 +144,28 @@ def _known_priority(priority: str, snapshot: "Snapshot") -> None:
 
 
 async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> Resource:
-    """Sets labels, which take precedence over annotations; returns the job's object.
+    """Sets labels, which take precedence over annotations; returns what has them now.
 
     A value that no label can hold is set as an annotation. None removes both.
     """
-    kind, bearer = job.marked or (job.kind, job.resource)
-    if job.kind is kinds.VOLCANO_JOB and job.marked is None:
+    if job.kind is kinds.VOLCANO_JOB and not job.marked:
         raise Refused(f"{job.name} has no PodGroup yet, which bears this; Volcano's controller makes it")
     held = {key: value for key, value in marks.items() if value is None or not labels({key: value}, ())}
     metadata: Object = {
         "labels": {key: held.get(key) for key in marks},
         "annotations": {key: None if key in held else value for key, value in marks.items()},
     }
-    meta = bearer.metadata
     try:
-        return await _patch(client, kind, job, meta.name, meta.uid, {"metadata": metadata})
+        for kind, bearer in job.marked or ((job.kind, job.resource),):
+            name, uid = bearer.metadata.name, bearer.metadata.uid
+            written = await _patch(client, kind, job, name, uid, {"metadata": metadata})
     except NotFound:
         if job.kind in _OWNERS or job.kind is kinds.POD:
             raise
         raise Refused(
             f"there is no {job.kind.kind} {job.name} to write it on, its pods only name it"
         ) from None
+    return written
 
 
 async def _patch(

@@ -15,7 +15,7 @@ from muster.app.views import find, jobs
 from muster.app.views.failures import judged
 from muster.app.views.find import Meant
 from muster.app.views.job import JobView, State
-from muster.app.views.objects import Objects, fetch, group_name, group_of_templates
+from muster.app.views.objects import Objects, fetch, group_name, groups_of_templates
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.embedded.storage.history import History
@@ -131,7 +131,7 @@ def _gone(target: Target, namespace: str, prefix: str = "") -> list[Deleted]:
 def _but_parts(found: Sequence[Deleted]) -> Iterator[Deleted]:
     """These without the PodGroups that were one with a job (`parts_of_jobs`)."""
     makers = (decode(job.kind, job.body) for job in found if job.kind in (kinds.JOB, kinds.JOBSET))
-    parts = {group_of_templates(job) for job in makers}
+    parts = {name for job in makers for name in groups_of_templates(job)}
     for job in found:
         if job.kind not in groups.OF_NAMED or group_name(job.kind, decode(job.kind, job.body)) not in parts:
             yield job

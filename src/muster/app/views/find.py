@@ -170,14 +170,18 @@ def matched(name: str | None, among: Sequence[N]) -> Matches[N] | None:
     """As `matching`; None if there is none."""
     kind, slash, own = (name or "").partition("/")
     if slash and kind.lower() in _KINDS:
-        among = [each for each in among if kind.lower() in (word_of(each.kind), _group(each)[0])]
+        among = [
+            each
+            for each in among
+            if kind.lower() in (word_of(each.kind), *(kind for kind, _ in _groups(each)))
+        ]
     else:
         own = name or ""
     if name is None:
         found, named = [*among], False
     elif exact := [each for each in among if own in (each.name, f"{each.namespace}/{each.name}")]:
         found, named = exact, True
-    elif grouped := [each for each in among if own and own == _group(each)[1]]:
+    elif grouped := [each for each in among if own and own in [name for _, name in _groups(each)]]:
         found, named = grouped, True
     elif runs := [each for each in among if own and _is_run_of(own, each.name)]:
         found, named = runs, True
@@ -186,10 +190,10 @@ def matched(name: str | None, among: Sequence[N]) -> Matches[N] | None:
     return Matches(name, sorted(found, key=_by_age), named) if found else None
 
 
-def _group(job: Named) -> tuple[str, str]:
-    """Kind and name of the PodGroup that is one with the job; empty if there is none."""
-    marked = job.marked if isinstance(job, JobView) else None
-    return (word_of(marked[0]), marked[1].metadata.name) if marked is not None else ("", "")
+def _groups(job: Named) -> list[tuple[str, str]]:
+    """Kind and name of each PodGroup that is one with the job."""
+    marked = job.marked if isinstance(job, JobView) else ()
+    return [(word_of(kind), group.metadata.name) for kind, group in marked]
 
 
 def _is_run_of(given: str, name: str) -> bool:

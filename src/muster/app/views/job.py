@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final
 
 from muster.api import kinds, times
-from muster.api.base import Kind, Resource, condition
+from muster.api.base import AnyKind, Kind, Resource, condition
 from muster.api.core_v1 import Pod
 from muster.api.failures import Verdict
 from muster.api.marks import PRIORITY
@@ -60,8 +60,8 @@ class JobView:
     pods: tuple[Pod, ...] = field(default=(), repr=False)
     #: the other controller that manages the job (spec.managedBy)
     managed_by: str = ""
-    #: the object that bears the job's marks, if it is another: the PodGroup of all its pods, and of no others
-    marked: tuple[Kind[Any], Resource] | None = None
+    #: what bears the job's marks, if it is not the job: the PodGroups of all its pods, and of no others
+    marked: tuple[tuple[AnyKind, Resource], ...] = ()
     #: when the job was deleted; None while it exists
     deleted: datetime | None = None
     #: whether the failure of a pod can be what the job failed of: not if it exceeded its time
@@ -77,6 +77,11 @@ class JobView:
     def which(self) -> tuple[str, str, str, str]:
         """What tells it from all other jobs. A PodGroup that only pods name has no uid."""
         return self.kind.kind, self.namespace, self.name, self.resource.metadata.uid
+
+    @property
+    def bearers(self) -> list[Resource]:
+        """The objects that have the job's marks."""
+        return [each for _, each in self.marked] or [self.resource]
 
     @property
     def name(self) -> str:

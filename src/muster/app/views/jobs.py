@@ -99,7 +99,7 @@ def views(objects: Objects) -> list[JobView]:
     for number, view in enumerate(found):
         this = identity(view.kind, view.resource)
         if (of_it := parts.get(this)) and not gangs_of[this.uid]:
-            found[number] = replace(view, marked=described[of_it[0]])
+            found[number] = replace(view, marked=tuple(described[part] for part in of_it))
     job_of = {pod.metadata.uid: view for view in found for pod in view.pods} if members else {}
     of_jobs = {name for view in found for name in parts.get(identity(view.kind, view.resource), ())}
     for name, (kind, group) in described.items():

@@ -28,7 +28,7 @@ from muster.app.views.objects import (
     controlled_by,
     group_name,
     group_of,
-    group_of_templates,
+    groups_of_templates,
 )
 from muster.core.words.gang import NodeName
 from muster.core.world.failed_starts import FailedStarts, Suspect
@@ -149,19 +149,17 @@ def _names(kind: AnyKind, resource: Any) -> Iterator[str | GroupName]:  # Any: o
     by = controlled_by(resource)
     if by is not None and (by.group, by.kind) in _CONTROLLERS:
         yield by.uid
-    named: GroupName | None = None
     if isinstance(resource, Pod):
-        named = group_of(resource)
+        if (named := group_of(resource)) is not None:
+            yield named
     elif isinstance(resource, JobSet | Job):
-        named = group_of_templates(resource)
+        yield from groups_of_templates(resource)
     elif isinstance(resource, Gang):
         if resource.spec.source.uid:
             yield resource.spec.source.uid
         yield from jobs.sources(resource)
     elif kind in groups.BY_KIND and kind in groups.OF_NAMED:
-        named = group_name(kind, resource)
-    if named is not None:
-        yield named
+        yield group_name(kind, resource)
 
 
 def _objects(found: Iterable[tuple[AnyKind, Any]]) -> Objects:  # Any: of this kind

@@ -118,12 +118,13 @@ def parts_of_jobs(
 ) -> dict[Identity, list[GroupName]]:
     """By job, the PodGroups that are parts of it.
 
-    A job has those that it controls, and one that all its templates name, unless another job controls it, or
-    another job or pod names it.
+    A job has those that it controls. It has those that its templates name if each of them names one, and no
+    other job controls one of these, and no other job or pod names one.
     `described`: the PodGroups that exist. `within`: the JobSet of each Job that has one.
     """
     parts: dict[Identity, list[GroupName]] = defaultdict(list)
-    claims: dict[GroupName | None, set[Identity]] = defaultdict(set)
+    claims: dict[GroupName, set[Identity]] = defaultdict(set)
+    named: dict[Identity, list[GroupName]] = {}
     made = (
         (kinds.JOBSET, objects.jobsets),
         (kinds.JOB, objects.jobs),
@@ -133,32 +134,42 @@ def parts_of_jobs(
     for name, group in described.items():
         if (by := controlled_by(group)) is not None:
             parts[by].append(name)
-    for jobset in objects.jobsets if described else ():
-        claims[group_of_templates(jobset)].add(identity(kinds.JOBSET, jobset))
-    for job in objects.jobs if described else ():
-        if (own := identity(kinds.JOB, job)) not in within:
-            claims[group_of_templates(job)].add(own)
-    for named, naming in claims.items():
-        if named is None or named not in described:
-            continue
-        makers = {controlled_by(pod) for pod in members.get(named, ())}
-        users = naming | {within.get(by, by) if by is not None else None for by in makers}
-        if (by := controlled_by(described[named])) is not None and by in owners:
+    for kind, jobs in made[:2] if described else ():
+        for job in jobs:
+            if (own := identity(kind, job)) not in within:
+                named[own] = groups_of_templates(job)
+                for each in named[own]:
+                    claims[each].add(own)
+
+    def is_of(job: Identity, name: GroupName) -> bool:
+        """Whether a group that this job names is used by no other."""
+        if name not in described:
+            return False
+        makers = {controlled_by(pod) for pod in members.get(name, ())}
+        users = claims[name] | {within.get(by, by) if by is not None else None for by in makers}
+        if (by := controlled_by(described[name])) is not None and by in owners:
             users.add(by)
-        if len(users) == 1 and named not in parts[one := naming.pop()]:
-            parts[one].append(named)
+        return users == {job}
+
+    for own, several in named.items():
+        if several and all(is_of(own, each) for each in several):
+            parts[own] += [each for each in several if each not in parts[own]]
     return parts
 
 
-def group_of_templates(job: JobSet | Job) -> GroupName | None:
-    """The PodGroup that all templates of a job name, whether or not it exists; None if they name no one."""
+def groups_of_templates(job: JobSet | Job) -> list[GroupName]:
+    """The PodGroups that the templates of a job name, whether or not they exist; none if one names none."""
     if isinstance(job, Job):
         templates = [job.spec.template]
     else:
         templates = [at(each.template, "spec", "template") for each in job.spec.replicated_jobs]
-    found = {groups.named_in(template) for template in templates}
-    named = found.pop() if len(found) == 1 else None
-    return GroupName(named.dialect.kind.group, job.metadata.namespace, named.name) if named else None
+    namespace = job.metadata.namespace
+    found: dict[GroupName, None] = {}
+    for template in templates:
+        if (named := groups.named_in(template)) is None:
+            return []
+        found[GroupName(named.dialect.kind.group, namespace, named.name)] = None
+    return [*found]
 
 
 def group_name(kind: AnyKind, group: Resource) -> GroupName:
