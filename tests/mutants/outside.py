@@ -1105,11 +1105,6 @@ FAULTS: Final = (
         "translate/devices/claims.py",
         "translate/devices/test_claims",
         ("adminAccess as any other", "    if one.admin_access:", "    if False:"),
-        (
-            "queues charge the first alternative",
-            "number := min(one.get(name, 0)",
-            "number := max(one.get(name, 0)",
-        ),
     ),
     *_faults(
         "fields of job files",

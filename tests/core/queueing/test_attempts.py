@@ -10,6 +10,7 @@ from muster.core.demand import Demand
 from muster.core.queueing import Admission, Attempts, Tier
 from muster.core.queueing.pending import PendingQueues, first_claim
 from muster.core.words.gang import Code, GangId, Gate
+from muster.core.world.claims import NodeClaims
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.failed_starts import FailedStarts
 from muster.core.world.footprints import Footprints
@@ -27,7 +28,7 @@ class Cluster:
     """Pending queues of a cluster with one queue, and the gangs that one walk along them visits."""
 
     def __init__(self) -> None:
-        self.demands = Demands(Footprints(Nodes()), FailedStarts())
+        self.demands = Demands(Footprints(Nodes()), FailedStarts(), NodeClaims())
         nodes = Nodes()
         self._queues = Queues(nodes, Eligibility(nodes), UndoLog())
         self._admission = Admission(self._queues, Quotas(UndoLog()), self.demands)

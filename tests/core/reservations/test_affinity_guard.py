@@ -137,7 +137,9 @@ class Bearable(Cluster):
     def decide(self, now: float) -> list[Decision]:
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
-            request = Demands(there.world.ledger.footprints, there.world.failed_starts).in_trial(head.request)
+            world = there.world
+            demands = Demands(world.ledger.footprints, world.failed_starts, world.nodes.claims)
+            request = demands.in_trial(head.request)
             empty = Calendar(there.world.ledger, there.world.completions)
             search = StartSearch(there.world, there.fit, empty)
             found = search.find(head.gang, request, inf, now)

@@ -262,11 +262,12 @@ class PlacementStep:
 
     def _give_devices(self, state: GangState, answer: Answer) -> None:
         """Let the places that were just held have the devices of their claims, for which they have waited."""
+        waited = {part.pod_set: part.shape.claims for part in answer.request.demand.parts}
         for place, allocations in answer.claims.items():
             promise = state.holds[place]
             given = tuple(device for each in allocations for _, device in each.devices)
             state.holds[place] = promise._replace(footprint=having(promise.footprint, given))
-            self._ledger.end_wait(answer.columns[place], promise.shape.claims, given)
+            self._ledger.end_wait(answer.columns[place], waited[place.pod_set], given)
 
     def _lift(self, state: GangState, unannounced: Mapping[Place, Hold]) -> None:
         """Let the gang's unannounced holds, and what leaves for it, be gone from the ledger, for a trial."""
@@ -384,7 +385,8 @@ class PlacementStep:
         if not placed:
             return None
         names = self._nodes.names
-        return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, answer.devices, answer.claims)
+        claims = {place: some for place, some in answer.claims.items() if some}
+        return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, answer.devices, claims)
 
 
 #: The reason of a gang that has not been tried yet.

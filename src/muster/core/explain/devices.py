@@ -5,8 +5,10 @@ from dataclasses import replace
 
 from muster.core.demand import Part
 from muster.core.explain.case import Case
+from muster.core.words.amounts import show
 from muster.core.words.devices import ALL, DEVICE_CLASS, ClaimShape, DeviceAsk, DeviceRequest
 from muster.core.world.allocation import Claims
+from muster.core.world.claims import ANY_NUMBER
 
 
 def asked(claims: Claims) -> str:
@@ -21,7 +23,8 @@ def found(case: Case, part: Part) -> str:
     if devices.undecided(claims):
         return f"{text}, as far as was found within the search budget"
     for fewer, number in _fewer(claims):
-        if devices.slots(fewer).any():
+        slots = devices.slots(fewer)
+        if ((slots > 0) & (slots < ANY_NUMBER)).any():
             return f"{text}: the best node has {number}"
     return text
 
@@ -48,15 +51,14 @@ def _claim(claim: ClaimShape) -> str:
 
 
 def _request(request: DeviceRequest) -> str:
-    return " or ".join(map(_ask, request.alternatives))
+    return " or ".join(map(_ask, request.alternatives)) or f"a share of one device ({request.name})"
 
 
 def _ask(ask: DeviceAsk) -> str:
-    classes = [each.removeprefix(DEVICE_CLASS) for each in ask.selectors if each.startswith(DEVICE_CLASS)]
-    number = "all" if ask.count == ALL else str(ask.count)
-    noun = "device" if ask.count == 1 else "devices"
-    selected = " that its selectors select" if len(classes) < len(ask.selectors) else ""
-    return f"{number} {noun}{f' of class {classes[0]}' if classes else ''}{selected}"
+    of = ask.selectors[0] if ask.selectors else DEVICE_CLASS
+    of_class = f"devices of class {of.removeprefix(DEVICE_CLASS)}" if of.startswith(DEVICE_CLASS) else of
+    what = f"all {of_class}" if ask.count == ALL else show(of, ask.count)
+    return f"{what} that its selectors select" if len(ask.selectors) > 1 else what
 
 
 #: The largest number of devices for which smaller numbers are tried.

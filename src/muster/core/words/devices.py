@@ -10,8 +10,13 @@ found before the core. A new expression changes the answers of kinds, and no nod
 answer of devices of a class. It is a resource as well: a node has as many of it as it has such devices, and a
 pod requests as many as any allocation of its claims takes at least. So queues, quotas and preemption count
 devices as they count all resources, and the claims refine that.
+
+A class may have the name of a resource that other nodes give out by number (`DeviceKind.resources`). Then
+pods that request it may run on both sorts of nodes. Where it is devices, a pod has one more claim,
+`BY_NUMBER`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NewType
 
@@ -21,6 +26,10 @@ KindId = NewType("KindId", int)
 
 #: Begins the resource of which each device of a class is one. It is the answer of devices of that class, too.
 DEVICE_CLASS: Final = "deviceclass/"
+#: Names the claim that stands for what a pod requests by number: each of its requests has the name of a
+#: resource, and counts on nodes that have this as devices. It is the last claim of its pod, and no other has
+#: such a name.
+BY_NUMBER: Final = "/requests"
 #: In place of a number of devices: all that match, of which there must be one, and each must be free.
 ALL: Final = -1
 #: Devices that one claim has, at most.
@@ -42,11 +51,13 @@ class DeviceKind:
     consumes: Counters = ()
     #: it has a taint: only asks whose tolerations are among its answers may have it
     tainted: bool = False
+    #: answers that are resources, besides those of `deviceclass/`
+    resources: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceAsk:
-    """So many devices, or `ALL`, for each of which all selectors hold."""
+    """So many devices, or `ALL`, for each of which all selectors hold; the first is that of their class."""
 
     selectors: tuple[str, ...]
     count: int = 1
@@ -87,6 +98,19 @@ class ClaimShape:
     name: str
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[DeviceConstraint, ...] = ()
+
+
+def least(claims: Iterable[ClaimShape]) -> dict[str, int]:
+    """What any allocation of these claims takes at least, by class: the first selector of each ask."""
+    amounts: dict[str, int] = {}
+    for request in (request for claim in claims for request in claim.requests):
+        each = [
+            dict.fromkeys(a.selectors[:1], 1 if a.count == ALL else a.count) for a in request.alternatives
+        ]
+        for name in each[0].keys() if each else ():
+            if number := min(one.get(name, 0) for one in each):
+                amounts[name] = amounts.get(name, 0) + number
+    return amounts
 
 
 @dataclass(frozen=True, slots=True)

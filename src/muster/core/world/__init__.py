@@ -65,7 +65,9 @@ class World:
         )
         self.completions = Completions(self.gangs, self.pods, self.ledger, self.pending_evictions, duration)
         self.failed_starts = FailedStarts()
-        self.demands = Demands(self.ledger.footprints, self.failed_starts)
+        self.demands = Demands(self.ledger.footprints, self.failed_starts, nodes.claims)
+        #: resources that some node has as devices, as of the last cycle
+        self.as_devices: frozenset[str] = frozenset()
         #: gangs by the origin that they share
         self.siblings: dict[str, set[GangId]] = {}
         #: by resource that no node gives out though the cluster has it, what to say to who lacks it
@@ -97,6 +99,9 @@ class World:
             some = (state.id for state in self.gangs.values() if not state.nodes.keys().isdisjoint(removed))
             self.gangs.touched.update(some)
             removed.clear()
+        if self.as_devices != (as_devices := self.nodes.claims.resources):
+            self.as_devices = as_devices  # pods that request one need devices of it, or no longer
+            self.gangs.touched.update(self.gangs)
         if self.failed_starts.active:
             self._keep_off(now)
         lapsed, releases = self._release(now)

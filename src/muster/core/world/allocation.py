@@ -15,11 +15,12 @@ until then is right, but more might fit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from muster.core.words.devices import (
     ALL,
+    BY_NUMBER,
     MOST_OF_CLAIM,
     ClaimShape,
     Counters,
@@ -46,6 +47,16 @@ class Room(NamedTuple):
     kinds: tuple[tuple[KindId, int, int], ...]
     #: by counter, sorted, what free devices may still take
     counters: Counters = ()
+    #: resources that the node has as devices, sorted
+    resources: tuple[str, ...] = ()
+
+    def applying(self, claims: Claims) -> Claims:
+        """What claims ask for here: those by number only for what is devices here."""
+        if not claims or claims[-1].name != BY_NUMBER:
+            return claims
+        *others, last = claims
+        here = tuple(request for request in last.requests if request.name in self.resources)
+        return (*others, replace(last, requests=here)) if here else (*others,)
 
 
 class Grant(NamedTuple):

@@ -10,6 +10,10 @@ on.
 
 What a node can serve depends on its `Room` alone, and is remembered by room: ten thousand equal nodes are
 decided once.
+
+A resource that one node gives out by number, and another one has as devices, is one resource
+(`with_devices`). A node that gives it out by number does so for all pods that request it, whatever devices it
+has besides.
 """
 
 from collections import Counter
@@ -22,16 +26,22 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.words.devices import (
+    BY_NUMBER,
     DEVICE_CLASS,
     Allocation,
+    ClaimShape,
+    DeviceAsk,
     DeviceId,
     DeviceKind,
+    DeviceRequest,
     DevicesChanged,
     KindId,
+    least,
 )
 from muster.core.words.events import NodeChanged
-from muster.core.words.gang import NodeName
+from muster.core.words.gang import NodeName, Shape
 from muster.core.world.allocation import STEPS, Claims, Room, Served, serve
+from muster.names import GPU
 
 _Ints = npt.NDArray[np.int32]
 _Columns = npt.NDArray[np.intp]
@@ -49,6 +59,8 @@ _NAMING: Final = 16
 #: A room whose answer is not known.
 _UNKNOWN: Final = -1
 _NOBODY: Final[dict[int, int]] = {}
+#: Pods that a node serves if their claims ask for none of its devices.
+ANY_NUMBER: Final = 2**31 - 1
 
 
 class NodeClaims:
@@ -61,6 +73,9 @@ class NodeClaims:
         self._kinds: dict[NodeName, dict[DeviceId, KindId]] = {}
         #: by node, its room if all its devices are free
         self._whole: dict[NodeName, Room] = {}
+        #: resources that some node has as devices, and how many nodes have each
+        self.resources: frozenset[str] = frozenset()
+        self._having = Counter[str]()
         #: the columns; `Nodes` replaces both when they move
         self.names: Sequence[NodeName] = ()
         self.column: Mapping[NodeName, int] = {}
@@ -110,24 +125,64 @@ class NodeClaims:
             self._kinds[name] = dict(fact.devices)
             counts = sorted(Counter(self._kinds[name].values()).items())
             whole = Room(tuple((kind, total, 0) for kind, total in counts), fact.counters)
-            self._whole[name] = self._listed[self._of(whole)]
+            before = self._whole.get(name, _NONE).resources
+            self._whole[name] = self._listed[self._of(whole._replace(resources=before))]
         else:
+            self._has(name, ())
             del self.devices[name]
             del self._kinds[name], self._whole[name]
         self._reread(name)
         return True
 
-    def described(self, node: NodeChanged) -> NodeChanged:
-        """A node with its devices by class among its capacity, in place of those that it had."""
+    def described(self, node: NodeChanged, had: Sequence[str] = ()) -> NodeChanged:
+        """A node with its devices by class among its capacity, in place of those that it had.
+
+        `had`: resources of its capacity that were its devices. What else its capacity names it gives out by
+        number, so its devices do not count as that.
+        """
         counts = Counter[str]()
         for kind, number, _ in self.room(node.name, empty=True).kinds:
-            for answer in self.kinds[kind].answers if kind in self.kinds else ():
-                if answer.startswith(DEVICE_CLASS):
+            of = self.kinds.get(kind, _UNKNOWN_KIND)
+            for answer in of.answers:
+                if answer.startswith(DEVICE_CLASS) or answer in of.resources:
                     counts[answer] += number
-        others = [each for each in node.capacity if not each[0].startswith(DEVICE_CLASS)]
-        if not counts and len(others) == len(node.capacity):
+        own = [each for each in node.capacity if not each[0].startswith(DEVICE_CLASS) and each[0] not in had]
+        for resource, amount in own:
+            if amount:
+                counts.pop(resource, None)
+        self._has(node.name, tuple(sorted(counts)))
+        if not counts and len(own) == len(node.capacity):
             return node
+        others = [each for each in own if each[0] not in counts]
         return replace(node, capacity=tuple(sorted((*others, *counts.items()))))
+
+    def resources_of(self, name: NodeName) -> tuple[str, ...]:
+        """The resources that a node has as devices."""
+        return self._whole.get(name, _NONE).resources
+
+    def _has(self, name: NodeName, resources: tuple[str, ...]) -> None:
+        """Record which resources a node has as devices."""
+        if (whole := self._whole.get(name)) is None or whole.resources == resources:
+            return
+        self._having.subtract(whole.resources)
+        self._having.update(resources)
+        self.resources = frozenset(+self._having)
+        self._whole[name] = whole._replace(resources=resources)
+        self._reread(name)
+
+    def with_devices(self, shape: Shape) -> Shape:
+        """The shape of pods that need devices for what they request by number, where that is devices."""
+        claimed = least(shape.claims)
+        found = [
+            DeviceRequest(resource, (DeviceAsk((resource,), number),))
+            for resource, amount in shape.requests
+            if resource in self.resources and (number := amount - claimed.get(resource, 0)) > 0
+        ]
+        if shape.gpu_share and GPU in self.resources:
+            found.append(DeviceRequest(GPU, ()))  # in no way: a claim has whole devices
+        if not found:
+            return shape
+        return replace(shape, claims=(*shape.claims, ClaimShape(BY_NUMBER, tuple(found))))
 
     # Use
 
@@ -159,25 +214,34 @@ class NodeClaims:
         if (served := self._named.get(key)) is None:
             if len(self._named) >= _NAMED:
                 self._named.clear()
-            room = self._listed[key[0]]
-            served = self._named[key] = serve(room, self.kinds, pods, steps=_NAMING * STEPS)
+            served = self._named[key] = self._serve(self._listed[key[0]], pods, steps=_NAMING * STEPS)
         if served.grants is None:
             return None
-        busy, by_type = self._busy(name), list[list[DeviceId]]()
+        room, busy, by_type = self._listed[key[0]], self._busy(name), list[list[DeviceId]]()
         for kinds in served.types:
             there = self._kinds[name].items()
             by_type.append([device for device, kind in there if kind in kinds and device not in busy])
         found: dict[Claims, list[tuple[Allocation, ...]]] = {}
         grants = iter(served.grants)
         for claims, count in pods:
+            here = room.applying(claims)
             for _ in range(count):
-                given: list[list[tuple[str, DeviceId]]] = [[] for _ in claims]
-                for claim, request, of, number in next(grants):
+                given: list[list[tuple[str, DeviceId]]] = [[] for _ in here]
+                for claim, request, of, number in next(grants) if here else ():
                     mine, by_type[of] = by_type[of][:number], by_type[of][number:]
                     given[claim] += [(request, device) for device in mine]
-                allocations = (Allocation(c.name, tuple(some)) for c, some in zip(claims, given, strict=True))
+                allocations = (Allocation(c.name, tuple(some)) for c, some in zip(here, given, strict=True))
                 found.setdefault(claims, []).append(tuple(allocations))
         return found
+
+    def _serve(
+        self, room: Room, pods: Sequence[tuple[Claims, int]], more: Claims | None = None, steps: int = STEPS
+    ) -> Served:
+        """As `serve`, with what claims ask for in this room."""
+        some = [(here, count) for claims, count in pods if (here := room.applying(claims))]
+        if more is not None and not (more := room.applying(more)):
+            return Served(ANY_NUMBER, False, (), ())
+        return serve(room, self.kinds, some, more, steps=steps)
 
     # Slots
 
@@ -193,7 +257,7 @@ class NodeClaims:
         slots: _Ints = served[rooms]
         if (unknown := slots == _UNKNOWN).any():
             for room in np.unique(rooms[unknown]).tolist():
-                answer = serve(self._listed[room], self.kinds, (), claims)
+                answer = self._serve(self._listed[room], (), claims)
                 served[room] = answer.further
                 if answer.open:
                     self._open.add((number, room))
@@ -227,7 +291,7 @@ class NodeClaims:
 
     def beside(self, claims: Claims, column: int) -> Served:
         """How many more pods with these claims a node serves, besides those that wait there."""
-        return serve(self.room(self.names[column]), self.kinds, self._pods(column), claims)
+        return self._serve(self.room(self.names[column]), self._pods(column), claims)
 
     def situations(self, columns: _Columns) -> npt.NDArray[np.int64]:
         """A number for each of these nodes: nodes with equal numbers serve the same pods besides those there.
@@ -256,9 +320,8 @@ class NodeClaims:
         True, too, if the steps do not suffice to tell.
         """
         room, waiting = self._situations[situation]
-        served = serve(
-            self._listed[room], self.kinds, [*self._claimed(waiting), *pods], steps=min(steps, STEPS)
-        )
+        some = [*self._claimed(waiting), *pods]
+        served = self._serve(self._listed[room], some, steps=min(steps, STEPS))
         return served.open or served.grants is not None, served.steps
 
     def _pods(self, column: int) -> list[tuple[Claims, int]]:
@@ -280,7 +343,7 @@ class NodeClaims:
         for i, column in enumerate(columns.tolist()):
             room = self.room(self.names[column], empty=True)
             if room not in known:
-                served = serve(room, self.kinds, (), claims)
+                served = self._serve(room, (), claims)
                 known[room] = max(served.further, int(served.open))
             found[i] = known[room]
         return found
@@ -299,7 +362,8 @@ class NodeClaims:
                 if counter in left:
                     left[counter] -= amount
         kinds = [(kind, total - numbers.get(kind, 0), numbers.get(kind, 0)) for kind, total, _ in whole.kinds]
-        return Room(tuple(kinds), tuple([(name, max(amount, 0)) for name, amount in left.items()]))
+        counters = tuple([(name, max(amount, 0)) for name, amount in left.items()])
+        return Room(tuple(kinds), counters, whole.resources)
 
     def _busy(self, name: NodeName) -> Set[DeviceId]:
         """The devices of a node that are in use."""
@@ -369,6 +433,7 @@ class NodeClaims:
 
 #: The room of a node without devices.
 _NONE: Final = Room(())
+_UNKNOWN_KIND: Final = DeviceKind()
 
 
 def _each(columns: int | _Columns, times: int | npt.NDArray[np.int64]) -> Iterable[tuple[int, int]]:

@@ -58,11 +58,12 @@ def apply(world: World, event: Event) -> None:
                 world.removed.add(event.name)
                 world.failed_starts.forget(event.name)
         case DevicesChanged():
+            had = world.nodes.claims.resources_of(NodeName(event.node))
             if world.nodes.claims.change(event):
-                _devices_changed(world, NodeName(event.node))
+                _devices_changed(world, NodeName(event.node), had)
         case DeviceKindChanged():
             for name in world.nodes.claims.change_kind(event.id, event.kind):
-                _devices_changed(world, name)
+                _devices_changed(world, name, world.nodes.claims.resources_of(name))
         case events.StartFailed():
             world.failed_starts.record(event)
         case events.AvoidanceChanged():
@@ -97,11 +98,12 @@ def apply(world: World, event: Event) -> None:
             _quota_changed(world, event.namespace, event.name)
 
 
-def _devices_changed(world: World, name: NodeName) -> None:
+def _devices_changed(world: World, name: NodeName, had: Sequence[str]) -> None:
+    """Let a node have its devices in place of those that were these resources."""
     nodes = world.nodes
     if (fact := nodes.facts.get(name)) is None:
         return
-    if not nodes.change(nodes.claims.described(fact)):
+    if not nodes.change(nodes.claims.described(fact, had)):
         nodes.reread(name)
     world.unexpected.add(name)
     _end_endless_back_offs(world)

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from muster.core.demand import AffinityContext, Demand, Part, Request, Rules, affinity_context
 from muster.core.words.events import Footprint
 from muster.core.words.gang import Gang, Gather, Place, PodSet, PodTerm, Shape
+from muster.core.world.claims import NodeClaims
 from muster.core.world.failed_starts import ANYWHERE, FailedStarts, KeepOff
 from muster.core.world.footprints import Footprints, selects
 from muster.core.world.gangs import GangState, footprint, indices
@@ -27,12 +28,14 @@ _KEPT: Final = 1024
 class Demands:
     """Computes what gangs want; equal demands are one object."""
 
-    def __init__(self, footprints: Footprints, failed_starts: FailedStarts) -> None:
+    def __init__(self, footprints: Footprints, failed_starts: FailedStarts, claims: NodeClaims) -> None:
         self._footprints, self._keep_off = footprints, failed_starts.of_origin
+        self._claims = claims
         #: weak: cached results about a demand keep it alive, so it makes no difference when a demand without
         #: them is freed
         self._known: WeakValueDictionary[_Fields, Demand] = WeakValueDictionary()
-        #: demands of gangs that have no places yet, by what they ask for, as of this anti-affinity
+        #: demands of gangs that have no places yet, by what they ask for, as of this anti-affinity, and of
+        #: what nodes have as devices
         self._whole: dict[tuple[object, ...], _Lack | None] = {}
         self._as_of: object = None
 
@@ -95,7 +98,8 @@ class Demands:
 
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
         """The demand of a gang without places, which is the same for every such gang of its kind."""
-        as_of = self._footprints.carried, self._footprints.carried.as_of
+        carried = self._footprints.carried
+        as_of = carried, carried.as_of, self._claims.resources
         if self._as_of != as_of or len(self._whole) >= _KEPT:
             self._whole.clear()
             self._as_of = as_of
@@ -129,13 +133,21 @@ class Demands:
         own = {term for p in gang.pod_sets for term in p.shape.pod_anti_affinity}
         keep_off = self._keep_off.get(gang.origin or gang.id, ANYWHERE)
         parts = tuple(
-            Part(p.name, _off(p.shape, keep_off), len(v), n, self._concern(p, f, own), p.subgroup)
+            Part(p.name, self._asked(p.shape, keep_off), len(v), n, self._concern(p, f, own), p.subgroup)
             for p, f, v, n in chosen
         )
         if not parts and not overall:
             return None
         demand = self.of(parts, max(overall, sum(needs)), _rules(state, gang), minima)
         return demand, tuple(v for _, _, v, _ in chosen), {p.name: f for p, f, _, _ in chosen}
+
+    def _asked(self, shape: Shape, keep_off: KeepOff) -> Shape:
+        """The shape of pods that keep off these nodes, and need devices for what nodes have as devices."""
+        if self._claims.resources:
+            shape = self._claims.with_devices(shape)
+        if not any(keep_off):
+            return shape
+        return replace(shape, avoided=keep_off.avoided, last=keep_off.last)
 
     def newly_concerned(self, state: GangState) -> bool:
         """Whether new anti-affinity since `settle` keeps pods of this gang off nodes."""
@@ -167,13 +179,6 @@ class Demands:
             for p, v in zip(state.gang.pod_sets, vacant, strict=True)
         ]
         return kept, needs
-
-
-def _off(shape: Shape, keep_off: KeepOff) -> Shape:
-    """The shape of pods that keep off these nodes."""
-    if not any(keep_off):
-        return shape
-    return replace(shape, avoided=keep_off.avoided, last=keep_off.last)
 
 
 def _minima(

@@ -72,13 +72,7 @@ def asked(name: str, spec: ResourceClaimSpec) -> Asked:
 
 def least(claims: Iterable[ClaimShape]) -> Amounts:
     """Returns what any allocation of these claims takes at least, by class."""
-    amounts: dict[str, int] = {}
-    for request in (request for claim in claims for request in claim.requests):
-        each = [{one.selectors[0]: 1 if one.count == ALL else one.count} for one in request.alternatives]
-        for name in each[0].keys() if each else ():
-            if number := min(one.get(name, 0) for one in each):
-                amounts[name] = amounts.get(name, 0) + number
-    return tuple(sorted(amounts.items()))
+    return tuple(sorted(words.least(claims).items()))
 
 
 def tolerates(tolerations: Tolerations, taints: Iterable[DeviceTaint]) -> bool:
