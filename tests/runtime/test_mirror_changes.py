@@ -20,9 +20,11 @@ from hypothesis import example, given, seed, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from muster.api import kinds
 from muster.api.base import AnyKind, Resource
 from muster.api.kinds import POD
 from muster.core.words import events
+from muster.core.words.devices import DeviceKindChanged, DevicesChanged
 from muster.core.words.gang import Code, GangId, PodId
 from muster.kube.decode import decode
 from muster.names import CHECKPOINT, EXCLUSIVE, GANG, HOLD, PLAN, PRIORITY, QUEUE
@@ -65,9 +67,76 @@ def base() -> Iterator[tuple[str, tuple[AnyKind, Any]]]:
             yield f"{kind.kind} {body['metadata']['name']}", (kind, body)
 
 
-BASE: Final = dict(base())
+GPU: Final[Any] = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
+RESULT: Final[Any] = {"request": "r", "driver": "gpu.x", "pool": "n0", "device": "gpu-0"}
+#: A pod of PodGroup x has a claim from a template, which has been made.
+OF_DEVICES: Final[list[tuple[AnyKind, Any]]] = [
+    (kinds.DEVICE_CLASS, {"metadata": {"name": "gpu"}, "spec": {}}),
+    (
+        kinds.RESOURCE_SLICE,
+        {
+            "metadata": {"name": "slice"},
+            "spec": {
+                "driver": "gpu.x",
+                "nodeName": "n0",
+                "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
+            },
+        },
+    ),
+    (
+        kinds.RESOURCE_CLAIM_TEMPLATE,
+        {"metadata": {"name": "t", "namespace": "ns"}, "spec": {"spec": {"devices": GPU}}},
+    ),
+    (
+        kinds.RESOURCE_CLAIM,
+        {
+            "metadata": {
+                "name": "made",
+                "namespace": "ns",
+                "ownerReferences": [
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "name": "claiming",
+                        "uid": uid("Pod", "ns/claiming", 1),
+                        "controller": True,
+                    }
+                ],
+            },
+            "spec": {"devices": GPU},
+            "status": {
+                "allocation": {"devices": {"results": [RESULT]}},
+                "reservedFor": [
+                    {"resource": "pods", "name": "claiming", "uid": uid("Pod", "ns/claiming", 1)}
+                ],
+            },
+        },
+    ),
+    (
+        kinds.POD,
+        {
+            "metadata": {
+                "name": "claiming",
+                "namespace": "ns",
+                "labels": {"scheduling.x-k8s.io/pod-group": "x"},
+                "creationTimestamp": TIME,
+            },
+            "spec": {
+                "schedulerName": "muster",
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+                "containers": [{"name": "c"}],
+            },
+            "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "made"}]},
+        },
+    ),
+]
+
+BASE: Final = dict(base()) | {
+    f"{kind.kind} {body['metadata']['name']}": (kind, body) for kind, body in OF_DEVICES
+}
 #: What a world keeps by kind: it has an entry for each kind even if there is no object.
-BY_KIND: Final = ("_objects", "_groups", "_using", "_in_namespace")
+BY_KIND: Final = ("_objects", "_groups", "_using", "_asking", "_in_namespace")
 NAMES: Final = ["x", "k", "l", "job", "set", "bare"]
 #: Values that may be anywhere; the long ones are for other tests.
 STRANGE: Final = [value for value in ANY if len(str(value)) < 50]
@@ -118,6 +187,12 @@ EDITS: Final[list[tuple[str, Path, Sequence[Any]]]] = [
     ("", ("status", "phase"), ["Pending", "Running", "Succeeded", "Failed"]),
     ("", ("status", "conditions"), CONDITIONS),
     ("", ("status", "used"), [{"pods": "2"}]),
+    ("", ("status", "allocation"), [None, {"devices": {"results": [{**RESULT, "device": "gpu-1"}]}}]),
+    ("", ("status", "reservedFor"), [None, [{"resource": "pods", "name": "x", "uid": "x"}]]),
+    ("", ("status", "resourceClaimStatuses"), [[], [{"name": "gpu"}]]),
+    ("", ("spec", "resourceClaims"), [[{"name": "gpu", "resourceClaimName": "made"}], []]),
+    ("ResourceClaim", ("spec", "devices"), [{"requests": [{"name": "r", "exactly": {"count": 2}}]}]),
+    ("ResourceClaimTemplate", ("spec", "spec", "devices"), [{"requests": []}]),
 ]
 AROUND: Final = [
     "ClusterNetworkTopology default",
@@ -129,6 +204,7 @@ FAMILIES: Final = [
     ["JobSet set", "JobSet staged", "Job set-w-0", "Pod set-w-0-0", *AROUND],
     ["Job job", "Pod job-0", "Job set-w-0", "Pod set-w-0-0", "Gang job-job", "GangPlan job-job-1", *AROUND],
     ["PodGroup x", "Pod x-0", "Namespace ns"],
+    ["PodGroup x", *(f"{kind.kind} {body['metadata']['name']}" for kind, body in OF_DEVICES)],
     ["PodGroup x", "PodGroup k", "Pod x-0", "Pod k-0", "Pod l-0", "Pod bare", *AROUND],
     [*BASE],
 ]
@@ -244,7 +320,16 @@ class Watched:
             case events.LayersChanged():
                 told["layers",] = event.layers
             case events.OutOfReach():
-                told["hints",] = event.hints
+                told.pop(("hints",), None)
+                if event.hints:
+                    told["hints",] = event.hints
+            case DeviceKindChanged():
+                pass  # numbers of kinds depend on the past
+            case DevicesChanged():
+                shown = [device for device, _ in event.devices], event.taken
+                told.pop(("devices", event.node), None)
+                if event.devices:
+                    told["devices", event.node] = shown
             case _:
                 raise AssertionError(f"a mirror tells no {event}")
 

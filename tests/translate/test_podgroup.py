@@ -166,7 +166,10 @@ def test_a_pod_set_keeps_its_name_when_another_shape_comes() -> None:
         (
             1,
             [grouped("a", spec=pod_spec(resourceClaims=[{"name": "x"}]))],
-            Gate(Code.INVALID, "pod a: resourceClaims x (dynamic resource allocation) is not supported yet"),
+            Gate(
+                Code.INVALID,
+                "pod a: resourceClaims x: it needs either resourceClaimTemplateName or resourceClaimName",
+            ),
         ),
     ],
 )

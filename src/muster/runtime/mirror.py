@@ -24,6 +24,7 @@ from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
 from muster.api.rates import Rates
 from muster.api.requests import as_it_runs
+from muster.core.words.devices import ClaimShape
 from muster.core.words.events import (
     AvoidanceChanged,
     Event,
@@ -50,6 +51,7 @@ from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
 from muster.translate.start_failures import Counted, start_failed
 from muster.translate.touched import (
+    asking_for_devices,
     everything,
     keys_touched,
     pods_below,
@@ -111,7 +113,7 @@ class Mirror:
         #: groups to read again, with the objects that have changed since
         self._stale: dict[GroupKey, Touched] = {}
         self._allowances = Allowances(self.world)
-        self.queues, self.devices = QueueObjects(adopts), Devices()
+        self.queues, self.devices = QueueObjects(adopts), Devices(self.world.asks)
         #: which failures at the start of pods are reported, and the pods of which one has been
         self.counted = counted or Counted()
         self._failed: set[PodId] = set()
@@ -156,6 +158,10 @@ class Mirror:
             some = (bound.gang for bound, _ in self._charged.values() if bound.node in vanished)
             changes.gangs.update((gang, None) for gang in some if gang is not None)
             vanished.clear()
+        if self.devices.reread:
+            self.devices.reread = False
+            for key in in_order({*asking_for_devices(self.world)}):
+                self._stale.setdefault(key, Touched()).others.setdefault(kinds.DEVICE_CLASS, set()).add("")
         changes.events += self.devices.events()
         stale, self._stale = self._stale, {}
         pods, self._pods = self._pods, {}
@@ -165,9 +171,13 @@ class Mirror:
             for record in self._plans.records():
                 if record not in self._ids:
                     changes.gangs.update((self._id(plan), None) for plan in self._plans.of(record))
+        if self.world.asks.many:
+            self.world.asks.keep(self._claims())
         ended = _one_by_one(pods, lambda uid: self._charge(uid, pods[uid], changes))
         if ended:
             changes.events.append(PodsEnded(tuple(ended), now))
+        if self.devices.stale:
+            changes.events += self.devices.events()
         failed: list[StartFailed] = []
         _one_by_one(pods, lambda uid: failed.extend(self._start_failures(uid, pods[uid], now)))
         failed.sort(key=lambda event: (event.at, event.origin, event.node))
@@ -212,6 +222,8 @@ class Mirror:
         if isinstance(old, Pod) and isinstance(new, Pod) and self._renew(old, new):
             return
         self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
+        if isinstance(latest, Pod) and latest.spec.resource_claims and not (new and occupies(latest)):
+            self.devices.pod(latest.metadata.uid, bound=False)  # its claims have the devices still
         self._touch(change)
 
     def _owner(self, change: "_Change") -> None:
@@ -238,8 +250,26 @@ class Mirror:
     def _node(self, change: "_Change") -> None:
         self._pending.events += self._nodes.change(change.old, change.new)
 
+    def _claims(self) -> frozenset[ClaimShape]:
+        """Returns the claims of devices that gangs have."""
+        shapes = (pod_set.shape for group in self.groups.values() for pod_set in group.gang.pod_sets)
+        return frozenset(claim for shape in shapes for claim in shape.claims)
+
     def _devices(self, change: "_Change") -> None:
         self.devices.change(change.old, change.new)
+
+    def _device_class(self, change: "_Change") -> None:
+        self._devices(change)
+        self._object(change)
+
+    def _device_claim(self, change: "_Change") -> None:
+        self._devices(change)
+        self._object(change)
+        meta = change.latest.metadata
+        for user, _ in self.world.asking_for(kinds.RESOURCE_CLAIM, meta.namespace, meta.name):
+            if isinstance(user, Pod) and (uid := PodId(user.metadata.uid)) in self._charged:
+                self._charged[uid] = self._charged[uid][0], None  # its devices are to be read again
+                self._pods.setdefault(uid, user)
 
     def _queue(self, change: "_Change") -> None:
         name, old, new = self.queues.change(change.kind, change.latest, gone=change.new is None)
@@ -361,6 +391,8 @@ class Mirror:
         if pod is None or not occupies(pod):
             self._charged.pop(uid, None)
             return before is not None
+        if pod.spec.resource_claims:
+            self.devices.pod(uid, bound=True)
         gang, place = self._whose(uid, pod)
         # neither being resized, nor dependent on namespaces
         settled = pod if as_it_runs(pod) is pod and pod.spec.affinity is None else None
@@ -419,9 +451,9 @@ _CHANGE: Final[Mapping[AnyKind, Callable[[Mirror, _Change], None]]] = {
     kinds.CLUSTER_NETWORK_TOPOLOGY: Mirror._topology,
     kinds.RESOURCE_QUOTA: Mirror._quota,
     kinds.NODE: Mirror._node,
-    kinds.DEVICE_CLASS: Mirror._devices,
+    kinds.DEVICE_CLASS: Mirror._device_class,
     kinds.RESOURCE_SLICE: Mirror._devices,
-    kinds.RESOURCE_CLAIM: Mirror._devices,
+    kinds.RESOURCE_CLAIM: Mirror._device_claim,
     **dict.fromkeys(kinds.QUEUES, Mirror._queue),
     kinds.PDB: Mirror._budget,
     kinds.GANG: Mirror._gang,

@@ -132,7 +132,7 @@ class Filled:
     def ask_again(self, others: Mapping[Kind[Any], Set[str]]) -> None:  # Any: a kind that pods refer to
         """Reads again what pods ask for, of those that refer to one of these objects, which have changed."""
         for known in self.jobs.values():
-            for uid in [uid for uid in known.asks if refers(known.pods[uid].spec, others)]:
+            for uid in [uid for uid in known.asks if refers(known.pods[uid], others)]:
                 self._ask(known, uid, known.pods[uid])
 
     def renew(self, pod: Pod) -> None:

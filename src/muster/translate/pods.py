@@ -20,7 +20,7 @@ from muster.api.core_v1 import Toleration as PodToleration
 from muster.api.natural import natural
 from muster.api.requests import as_it_runs, requests
 from muster.api.times import seconds
-from muster.core.words.devices import DEVICE_CLASS
+from muster.core.words.devices import DEVICE_CLASS, ClaimShape, DeviceId
 from muster.core.words.events import Footprint, PodsBound
 from muster.core.words.gang import (
     Amounts,
@@ -38,6 +38,8 @@ from muster.core.words.gang import (
 )
 from muster.names import GPU, GPU_SHARE
 from muster.translate import constraints, features, limits
+from muster.translate.devices.claims import least
+from muster.translate.devices.pods import devices_of, unknown_claims
 from muster.translate.marks import gpu_device
 from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
 from muster.translate.world import World
@@ -117,6 +119,7 @@ def says_the_same(pod: Pod, old: Pod) -> bool:
         and now.deletion_timestamp == before.deletion_timestamp
         and now.owner_references == before.owner_references
         and now.unreadable == before.unreadable
+        and pod.status.resource_claim_statuses == old.status.resource_claim_statuses
     )
 
 
@@ -166,9 +169,14 @@ def pod_bound(
             pod_anti_affinity=shape.pod_anti_affinity,
             device=gpu_device(pod.metadata),
             leaving=pod.metadata.deletion_timestamp is not None,
+            devices=_devices(pod, world),
         ),
         at=bound_at(pod),
     )
+
+
+def _devices(pod: Pod, world: World | None) -> tuple[DeviceId, ...]:
+    return devices_of(pod, world.device_claims) if pod.spec.resource_claims and world is not None else ()
 
 
 def _selectable(pod: Pod) -> Labels:
@@ -242,6 +250,8 @@ def _shape_and_refusal(packed: bytes, share: int | str, around: Surroundings) ->
         if too_much := limits.excess_around(spec, around):
             raise ValueError(too_much)
         shape = _constrained(shape, spec, around)
+        if around.claims:
+            shape = _claiming(shape, around.claims)
         if share:
             shape = _sharing(shape, share)
     except ValueError as error:
@@ -249,6 +259,8 @@ def _shape_and_refusal(packed: bytes, share: int | str, around: Surroundings) ->
     faults = list(_unsupported(spec, around))
     if faults:
         return Asked(shape, Gate(Code.INVALID, "; ".join(faults)))
+    if around.gate is None and spec.resource_claims:
+        return Asked(shape, Gate(Code.INVALID, _claims(spec)))
     return Asked(shape, around.gate)
 
 
@@ -288,6 +300,13 @@ def _constrained(shape: Shape, spec: PodSpec, around: Surroundings) -> Shape:
     )
 
 
+def _claiming(shape: Shape, claims: tuple[ClaimShape, ...]) -> Shape:
+    for name, _ in shape.requests:
+        if name.startswith(DEVICE_CLASS):
+            raise ValueError(f"{name} is not a resource; write it in the requests of resourceClaims only")
+    return replace(shape, requests=tuple(sorted((*shape.requests, *least(claims)))), claims=claims)
+
+
 def _sharing(shape: Shape, share: int | str) -> Shape:
     if isinstance(share, str):
         raise ValueError(share)
@@ -324,11 +343,8 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
     """Yields each requirement of a pod that muster does not consider when it chooses a node."""
-    claims = {str(claim.get("name", "?")) for claim in spec.resource_claims}
-    for container in (*spec.containers, *spec.init_containers):
-        claims |= {str(claim.get("name", "?")) for claim in container.resources.claims}
-    if claims:
-        yield f"resourceClaims {', '.join(sorted(claims))} (dynamic resource allocation) is not supported yet"
+    if claims := unknown_claims(spec):
+        yield f"containers name the resourceClaims {', '.join(claims)}, which the pod does not have"
     for name, _ in requests(spec):
         if name.startswith(DEVICE_CLASS):
             yield f"{name} is not a resource; write resourceClaims with deviceClassName in their requests"
@@ -340,6 +356,11 @@ def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
             f"affinity, anti-affinity or spread looks at the label {key}, which differs between the pods of "
             "one template; that is not supported yet"
         )
+
+
+def _claims(spec: PodSpec) -> str:
+    claims = {str(claim.get("name", "?")) for claim in spec.resource_claims}
+    return f"resourceClaims {', '.join(sorted(claims))} (dynamic resource allocation) is not supported yet"
 
 
 def _needs_a_claim(volume: dict[str, object]) -> bool:

@@ -9,6 +9,7 @@ that was looked up changes, the groups that depend on it are read again (`dialec
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final, NamedTuple
 
+from muster.api import pod_claims
 from muster.api.base import Kind, LabelSelector
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import (
@@ -20,18 +21,25 @@ from muster.api.core_v1 import (
     PodTemplate,
 )
 from muster.api.kinds import (
+    DEVICE_CLASS,
     NAMESPACE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     PRIORITY_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
     STORAGE_CLASS,
 )
 from muster.api.storage_v1 import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, StorageClass, TopologyTerm
+from muster.core.words.devices import ClaimShape
 from muster.core.words.gang import Code, Gate, NodeTerm, Operator, Requirement
 from muster.core.world.labels import satisfied
 from muster.translate.claims import claim_names
+from muster.translate.devices.pods import NO_CLAIMS, PodClaims, claims_of, made_for
 from muster.translate.world import World
 
+#: The kinds that say what claims of devices ask for.
+_OF_DEVICES: frozenset[Kind[Any]] = frozenset({DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE})
 #: The kinds that say where the volumes of claims can be used.
 _OF_CLAIMS: frozenset[Kind[Any]] = frozenset({PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS})
 
@@ -58,6 +66,8 @@ class Surroundings(NamedTuple):
     selected: tuple[tuple[str, ...] | None, ...] = ()
     #: for each claim the nodes where its volume can be used
     volumes: tuple[tuple[NodeTerm, ...], ...] = ()
+    #: its own claims of devices
+    claims: tuple[ClaimShape, ...] = ()
     #: why a claim prevents it from starting
     gate: Gate | None = None
 
@@ -72,8 +82,9 @@ def surroundings(pod: Pod | PodTemplate, world: World | None, made: Made | None)
     spec = pod.spec
     terms = [*pod_terms(spec)]
     claims = [*claim_names(spec)]
+    devices = device_claims(pod, world, made)
     if not terms and not spec.topology_spread_constraints and not claims:
-        return NOWHERE
+        return NOWHERE if devices is NO_CLAIMS else Surroundings(claims=devices.shapes, gate=devices.gate)
     namespace = made.namespace if made is not None else pod.metadata.namespace
     labels = {**pod.metadata.labels, **(made.labels if made is not None else {})}
     keys = {key for term in terms for key in (*term.match_label_keys, *term.mismatch_label_keys)}
@@ -87,8 +98,22 @@ def surroundings(pod: Pod | PodTemplate, world: World | None, made: Made | None)
         frozenset(looks & made.varying) if made is not None else frozenset(),
         tuple(_namespaces(term.namespace_selector, world) for term in terms),
         volumes,
-        gate,
+        devices.shapes,
+        gate or devices.gate,
     )
+
+
+def device_claims(pod: Pod | PodTemplate, world: World | None, made: Made | None = None) -> PodClaims:
+    """Returns what the claims of a pod, or of pods `made` from a template, ask of devices."""
+    if not pod.spec.resource_claims or world is None:
+        return NO_CLAIMS
+    namespace = made.namespace if made is not None else pod.metadata.namespace
+    known, spec = world.device_claims, pod.spec
+    claims = made_for(pod, known) if isinstance(pod, Pod) else {}
+    found = claims_of(spec, namespace, known, claims, world.asks.faults)
+    if spec.node_name or world.asks.add(found.asked):
+        return found
+    return PodClaims(gate=Gate(Code.GATED, "the claims of waiting gangs ask for devices in too many ways"))
 
 
 def pod_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
@@ -107,8 +132,15 @@ def selects_namespaces(spec: PodSpec) -> bool:
     return any(term.namespace_selector is not None for term in pod_terms(spec))
 
 
-def refers(spec: PodSpec, others: Mapping[Kind[Any], Set[str]]) -> bool:
+def refers(pod: Pod, others: Mapping[Kind[Any], Set[str]]) -> bool:
     """Whether what a pod says may depend on one of these objects, by kind and name."""
+    spec = pod.spec
+    if spec.resource_claims and not others.keys().isdisjoint(_OF_DEVICES):
+        templates, claims = others.get(RESOURCE_CLAIM_TEMPLATE, ()), others.get(RESOURCE_CLAIM, ())
+        if DEVICE_CLASS in others or any(each in templates for each in pod_claims.templates(pod).values()):
+            return True
+        if any(each in claims for each in pod_claims.names(pod).values()):
+            return True
     if PRIORITY_CLASS in others or (NAMESPACE in others and selects_namespaces(spec)):
         return True
     if not spec.volumes or others.keys().isdisjoint(_OF_CLAIMS):

@@ -122,6 +122,27 @@ def _by_volume(kind: AnyKind, old: Resource | None, new: Resource | None, world:
             yield from _reading(of, user, world)
 
 
+def _by_devices(
+    kind: AnyKind, old: Resource | None, new: Resource | None, world: World
+) -> Iterator[GroupKey]:
+    """Yields what a claim of devices, or a template of one, touches; claims change with their allocation."""
+    meta = _latest(old, new).metadata
+    for user, of in world.asking_for(kind, meta.namespace, meta.name):
+        yield from _reading(of, user, world)
+
+
+def _by_device_class(
+    _: AnyKind, old: Resource | None, new: Resource | None, world: World
+) -> Iterator[GroupKey]:
+    if getattr(old, "spec", None) != getattr(new, "spec", None):
+        yield from asking_for_devices(world)
+
+
+def asking_for_devices(world: World) -> Iterator[GroupKey]:
+    """Yields the groups whose pods have claims of devices. A scan."""
+    return _looking(world, lambda spec: bool(spec.resource_claims))
+
+
 def _by_bounds(_: AnyKind, old: Resource | None, new: Resource | None, world: World) -> Iterator[GroupKey]:
     """Yields what a ResourceQuota or LimitRange touches; the status of a quota changes with every pod."""
     if getattr(old, "spec", None) != getattr(new, "spec", None):
@@ -159,6 +180,9 @@ _TOUCHED: Final[
     kinds.PERSISTENT_VOLUME_CLAIM: _by_volume,
     kinds.PERSISTENT_VOLUME: _by_volume,
     kinds.STORAGE_CLASS: _by_volume,
+    kinds.RESOURCE_CLAIM: _by_devices,
+    kinds.RESOURCE_CLAIM_TEMPLATE: _by_devices,
+    kinds.DEVICE_CLASS: _by_device_class,
     kinds.RESOURCE_QUOTA: _by_bounds,
     kinds.LIMIT_RANGE: _by_bounds,
     kinds.RUNTIME_CLASS: _by_runtime_class,

@@ -28,6 +28,7 @@ from muster.api.groups import Dialect
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     CLUSTER_NETWORK_TOPOLOGY,
+    DEVICE_CLASS,
     JOB,
     JOBSET,
     LIMIT_RANGE,
@@ -36,6 +37,8 @@ from muster.api.kinds import (
     PERSISTENT_VOLUME_CLAIM,
     POD,
     PRIORITY_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_QUOTA,
     RUNTIME_CLASS,
     STORAGE_CLASS,
@@ -48,6 +51,8 @@ from muster.core.words.gang import Requirement
 from muster.translate import described, ganggroup
 from muster.translate.claims import claims_of
 from muster.translate.described import Described
+from muster.translate.devices.asks import Asks
+from muster.translate.devices.pods import Known, named_by
 from muster.translate.identity import GroupKey
 from muster.translate.layers import Layers, layers
 from muster.translate.queue_rules import QueueRules
@@ -67,6 +72,9 @@ KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many ty
     RESOURCE_QUOTA,
     LIMIT_RANGE,
     RUNTIME_CLASS,
+    DEVICE_CLASS,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_CLAIM,
     *groups.BY_KIND,
 )
 
@@ -136,6 +144,15 @@ class World:
         #: by kind: objects whose pods use a claim, and the objects of a namespace
         self._using: dict[Kind[Any], dict[Name, dict[Name, Any]]] = {kind: {} for kind in (POD, JOB, JOBSET)}
         self._in_namespace: dict[Kind[Any], dict[str, dict[Name, Any]]] = {kind: {} for kind in self._using}
+        #: by kind: objects whose pods name a claim of devices, or a template of one: kind, namespace, name
+        self._asking: dict[Kind[Any], dict[tuple[AnyKind, str, str], dict[Name, Any]]] = {
+            kind: {} for kind in self._using
+        }
+        #: what the claims of pods ask of devices
+        self.asks = Asks()
+        self.device_claims = Known(
+            self._objects[RESOURCE_CLAIM_TEMPLATE], self._objects[RESOURCE_CLAIM], self._objects[DEVICE_CLASS]
+        )
         #: by PodGroup of a GangGroup, all that it consists of, in order
         self._together: dict[tuple[str, str, str], tuple[Name, ...]] = {}
         #: for each gang that pods describe, these pods, the oldest first: creation time and name
@@ -275,6 +292,12 @@ class World:
             for user in using.get(claim, {}).values():
                 yield user, kind
 
+    def asking_for(self, kind: AnyKind, namespace: str, name: str) -> Iterator[tuple[Resource, Kind[Any]]]:
+        """Yields the pods, and the Jobs and JobSets whose pods name this claim of devices or template."""
+        for of, asking in self._asking.items():
+            for user in asking.get((kind, namespace, name), {}).values():
+                yield user, of
+
     def all_of(self, kind: Kind[R]) -> Iterable[R]:
         """Returns all objects of a kind."""
         return self._objects[kind].values()
@@ -338,6 +361,8 @@ class World:
             and old.creation_timestamp == new.creation_timestamp
             and self.schedules(before) == self.schedules(now)
             and before.spec.volumes == now.spec.volumes
+            and before.spec.resource_claims == now.spec.resource_claims
+            and before.status.resource_claim_statuses == now.status.resource_claim_statuses
         )
 
     def _note(self, pod: Resource | None, *, there: bool) -> set[Name]:
@@ -400,6 +425,8 @@ class World:
             yield self._in_namespace[kind], obj.metadata.namespace
             for claim in claims_of(obj):
                 yield self._using[kind], (obj.metadata.namespace, claim)
+            for of, name in named_by(obj):
+                yield self._asking[kind], (of, obj.metadata.namespace, name)
         if kind is POD:
             assert isinstance(obj, Pod)
             if (named := groups.named(obj)) is not None:

@@ -76,7 +76,8 @@ def hints(devices: Devices, *objects: Resource) -> dict[str, str]:
     for each in objects:
         devices.change(None, each)
     event = hint(devices)
-    return dict(event.hints) if event is not None else {}
+    of_resources = (each for each in event.hints if "still being evaluated" not in each[1]) if event else ()
+    return dict(of_resources)
 
 
 def test_a_resource_is_named_by_its_driver_its_class_and_its_extended_name() -> None:

@@ -56,7 +56,7 @@ def wanted(
 
 def answered(kinds: Kinds) -> int:
     """Answer all questions as the expressions of these tests mean them; how many there were."""
-    asked_now = list(kinds.unanswered())
+    asked_now = [(text, of) for text, devices in kinds.unanswered() for of in devices]
     for text, of in asked_now:
         own = of.attributes.get("gpu.nvidia.com", {})
         holds = {
@@ -64,7 +64,7 @@ def answered(kinds: Kinds) -> int:
             A100: own.get("product") == "A100",
             SERIAL: own.get("uuid") == "u3",
         }
-        kinds.tell(text, of, holds[text])
+        kinds.tell(text, [of], [holds[text]])
     assert len({(text, repr(of)) for text, of in asked_now}) == len(asked_now)
     return len(asked_now)
 

@@ -81,16 +81,11 @@ NEEDS: Final = "resourceClaims c: it needs either resourceClaimTemplateName or r
             Code.INVALID,
             "resourceClaims c: ResourceClaimTemplate admin: request r: adminAccess is not supported yet",
         ),
-        (spec(of("c", "strange")), Code.INVALID, "DeviceClass strange: selectors[0] has no cel.expression"),
+        (spec(of("c", "strange")), Code.GATED, "DeviceClass strange: selectors[0] has no cel.expression"),
         (spec(of("c")), Code.INVALID, NEEDS),
         (spec(of("c", "gpu", "mine")), Code.INVALID, NEEDS),
         (spec({"name": "c", "resourceClaimTemplateName": ["gpu"]}), Code.INVALID, NEEDS),
         (spec(of("c", "gpu"), of("c", "gpu")), Code.INVALID, "two of its resourceClaims have one name"),
-        (
-            spec(of("c", "gpu"), used="d"),
-            Code.INVALID,
-            "containers name the claims d, which the pod does not",
-        ),
         (spec(*(of(str(i), "gpu") for i in range(33))), Code.INVALID, "it has 33 resourceClaims"),
     ],
 )

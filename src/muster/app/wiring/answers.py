@@ -1,4 +1,4 @@
-"""Answers what a mirror asks of devices: of which of them the expressions of classes hold."""
+"""Answers what a mirror asks of devices: of which of them the expressions of classes and claims hold."""
 
 import logging
 from typing import Final
@@ -37,5 +37,5 @@ async def _answered(mirror: WatchedMirror, selecting: Selecting) -> None:
         found = await selecting.holds(expression, devices)
         if found.fault:
             log.warning("the expression %r selects no device: %s", expression, found.fault)
-        mirror.devices.tell(expression, devices, found.holds)
+        mirror.devices.tell(expression, devices, found.holds, found.fault)
         mirror.changed.set()

@@ -12,6 +12,7 @@ from muster.api.base import Resource
 from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from muster.core.words.devices import DeviceKindChanged, DevicesChanged
 from muster.core.words.events import OutOfReach
+from muster.translate.devices.asks import Asks
 from muster.translate.devices.hints import Hints
 from muster.translate.devices.inventory import Inventory
 from muster.translate.devices.kinds import Wanted
@@ -26,10 +27,14 @@ class Devices:
     Without a class no claim can ask for devices, so the core is told of none, and nothing is evaluated.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, asks: Asks | None = None) -> None:
+        """`asks`: what the claims of pods ask for."""
         self._pools, self._hints, self._inventory = Pools(), Hints(), Inventory()
         self._classes: dict[str, DeviceClass] = {}
+        self._claims = asks or Asks()
         self._stale = False
+        #: whether claims that were read before may be read otherwise now
+        self.reread = False
 
     def change(self, old: Resource | None, new: Resource | None) -> None:
         """Takes in an object: `old` is None for a new one, `new` for one that is gone."""
@@ -54,12 +59,12 @@ class Devices:
     def events(self) -> Iterator[OutOfReach | DeviceKindChanged | DevicesChanged]:
         """Yields what has changed since the last call: kinds before the nodes that have devices of them."""
         changed = [*self._pools.settle()]
-        if (event := self._hints.event(changed)) is not None:
-            yield event
         self._inventory.settle(changed)
-        if self._stale:
-            self._stale = False
+        if self._stale or self._claims.changed:
+            self._stale = self._claims.changed = False
             self._inventory.want(self._wanted())
+        if (event := self._hints.event(changed, self._inventory.kinds.pending)) is not None:
+            yield event
         if self._classes or self._inventory.known:
             yield from self._inventory.events(none=not self._classes)
 
@@ -68,21 +73,36 @@ class Devices:
         """Whether `questions` may have new ones."""
         return self._inventory.kinds.asks
 
-    def questions(self) -> Sequence[tuple[str, list[Facts]]]:
-        """Returns expressions, and the devices of which it is not known whether they hold, each once."""
-        found: dict[str, list[Facts]] = {}
-        for expression, of in self._inventory.kinds.unanswered():
-            found.setdefault(expression, []).append(of)
-        return [*found.items()]
+    @property
+    def stale(self) -> bool:
+        """Whether `events` may have some that it did not have before."""
+        return self._inventory.stale or self._claims.changed
 
-    def tell(self, expression: str, devices: Sequence[Facts], holds: Sequence[bool]) -> None:
-        """Takes the answers; `events` then has what they change."""
-        for of, held in zip(devices, holds, strict=True):
-            self._inventory.kinds.tell(expression, of, held)
+    def pod(self, uid: str, *, bound: bool) -> None:
+        """Takes in whether the core knows a pod on a node, which may have claims."""
+        self._inventory.pod(uid, bound=bound)
+
+    def questions(self) -> Sequence[tuple[str, list[Facts]]]:
+        """Returns expressions, and the devices of which it is not known whether they hold, each once.
+
+        An expression that has never been evaluated is among them even if there are no devices.
+        """
+        return [*self._inventory.kinds.unanswered()]
+
+    def tell(self, expression: str, devices: Sequence[Facts], holds: Sequence[bool], fault: str = "") -> None:
+        """Takes the answers, and what is wrong with the expression; `events` then has what they change."""
+        self._inventory.kinds.tell(expression, devices, holds)
+        faults = self._claims.faults
+        if fault != faults.get(expression, ""):
+            self.reread = True
+            faults.pop(expression, None)
+            if fault:
+                faults[expression] = fault
 
     def _wanted(self) -> Wanted:
         wanted = Wanted()
         for _, each in sorted(self._classes.items()):
             with suppress(ValueError):  # a class that cannot be evaluated has no devices
                 add_class(wanted, each)
+        self._claims.want(wanted)
         return wanted

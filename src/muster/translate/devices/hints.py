@@ -15,6 +15,7 @@ _WHAT_TO_DO: Final = (
     "(dynamic resource allocation), which muster does not give out yet; run a device plug-in on nodes for "
     "muster, or leave these pods to the default scheduler"
 )
+_EVALUATED: Final = "expressions that select the devices are still being evaluated"
 
 
 class Hints:
@@ -26,6 +27,7 @@ class Hints:
         #: by driver, how many devices count
         self._by_driver: Counter[str] = Counter()
         self._told, self._stale = OutOfReach(()), False
+        self._pending: frozenset[str] = frozenset()
 
     def change(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """Takes in a class: `old` is None for a new one, `new` for one that is gone."""
@@ -37,11 +39,16 @@ class Hints:
             drivers = {name for text in texts if (name := driver(text))}
             self._classes[new.metadata.name] = new.spec.extended_resource_name, drivers
 
-    def event(self, changed: Iterable[tuple[PoolKey, Slices, Slices]]) -> OutOfReach | None:
+    def event(
+        self, changed: Iterable[tuple[PoolKey, Slices, Slices]], pending: frozenset[str] = frozenset()
+    ) -> OutOfReach | None:
         """Returns which resources are devices, if that has changed since it was last told.
 
-        `changed`: the pools of which other slices count now (`Pools.settle`).
+        `changed`: the pools of which other slices count now (`Pools.settle`). `pending`: the answers whose
+        expressions are still to be evaluated.
         """
+        self._stale |= pending != self._pending
+        self._pending = pending
         drivers = {*+self._by_driver}
         for (of, _), before, now in changed:
             self._by_driver[of] += sum(len(each.spec.devices) for each in now)
@@ -49,7 +56,8 @@ class Hints:
         if not self._stale and drivers == {*+self._by_driver}:
             return None
         self._stale = False
-        event = OutOfReach(tuple(sorted(self._hints().items())[:MOST_HINTS]))
+        hints = self._hints() | dict.fromkeys(sorted(pending), _EVALUATED)
+        event = OutOfReach(tuple(sorted(hints.items())[:MOST_HINTS]))
         if event == self._told:
             return None
         self._told = event

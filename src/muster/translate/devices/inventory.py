@@ -11,6 +11,7 @@ from dataclasses import replace
 from muster.api.resource_v1 import ResourceClaim
 from muster.core.words.devices import DeviceId, DeviceKindChanged, DevicesChanged
 from muster.translate.devices.kinds import Kinds, Wanted, devices_of, elsewhere
+from muster.translate.devices.pods import allocated
 from muster.translate.devices.pools import PoolKey, Slices
 
 
@@ -20,9 +21,15 @@ class Inventory:
         #: by node and pool, the slices that count
         self._of_node: dict[str, dict[PoolKey, Slices]] = {}
         self._nodes: dict[PoolKey, frozenset[str]] = {}
-        #: by device, how many claims have it; by claim, its devices
-        self._allocated: Counter[DeviceId] = Counter()
+        #: by claim, its devices, and the uids of what it is reserved for; by uid, the claims
         self._claims: dict[str, tuple[DeviceId, ...]] = {}
+        self._reserved: dict[str, frozenset[str]] = {}
+        self._of: dict[str, set[str]] = {}
+        #: uids of the pods on nodes that the core knows, of those that have claims
+        self._bound: set[str] = set()
+        #: by device, how many claims have it of which the core knows no pod; by claim, these devices
+        self._taken: Counter[DeviceId] = Counter()
+        self._counted: dict[str, tuple[DeviceId, ...]] = {}
         self._stale: dict[str, None] = {}
         self._told: dict[str, DevicesChanged] = {}
         #: by node, and by pool of no node, how many devices are not given out, by reason
@@ -57,17 +64,48 @@ class Inventory:
         """Takes in a claim: the devices that it has are in use, whoever allocated them."""
         latest = new or old
         assert latest is not None, "a change has an object"
-        before = self._claims.pop(latest.key, ())
+        key, uids = latest.key, frozenset[str]()
+        before = self._claims.pop(key, ())
         # what a claim that cannot be read has now is unknown: at least what it had
-        now = before if new is not None and new.metadata.unreadable else _devices(new)
+        now = before if new is not None and new.metadata.unreadable else allocated(new)
         if now:
-            self._claims[latest.key] = now
-        self._allocated.update(now)
-        self._allocated.subtract(before)
-        for device in {*before, *now}:
-            if not self._allocated[device]:
-                del self._allocated[device]
+            assert new is not None
+            self._claims[key] = now
+            uids = frozenset(each.uid for each in new.status.reserved_for)
+        for uid in self._reserved.pop(key, frozenset()) - uids:
+            self._of[uid].discard(key)
+            if not self._of[uid]:
+                del self._of[uid]
+        if uids:
+            self._reserved[key] = uids
+        for uid in uids:
+            self._of.setdefault(uid, set()).add(key)
+        self._recount(key)
+
+    def pod(self, uid: str, *, bound: bool) -> None:
+        """Takes in whether the core knows a pod on a node, which may have claims."""
+        if bound != (uid in self._bound):
+            (self._bound.add if bound else self._bound.discard)(uid)
+            for claim in self._of.get(uid, ()):
+                self._recount(claim)
+
+    def _recount(self, claim: str) -> None:
+        """Counts what a claim takes: nothing if only pods on nodes have it, whose devices the core knows."""
+        reserved = self._reserved.get(claim, frozenset())
+        borne = bool(reserved) and reserved <= self._bound
+        now, before = () if borne else self._claims.get(claim, ()), self._counted.pop(claim, ())
+        if now:
+            self._counted[claim] = now
+        self._taken.update(now)
+        self._taken.subtract(before)
+        for device in {*before, *now} if before != now else ():
+            if not self._taken[device]:
+                del self._taken[device]
             self._stale.update(dict.fromkeys(self._nodes.get(_pool(device), ())))
+
+    @property
+    def stale(self) -> bool:
+        return bool(self._stale)
 
     @property
     def known(self) -> bool:
@@ -107,21 +145,13 @@ class Inventory:
         slices = [each for some in self._of_node.get(node, {}).values() for each in some]
         event, omitted = devices_of(node, slices, self.kinds.of)
         self._omit(node, omitted)
-        taken = tuple(device for device, _ in event.devices if device in self._allocated)
+        taken = tuple(device for device, _ in event.devices if device in self._taken)
         return replace(event, taken=taken)
 
     def _omit(self, where: str | PoolKey, reasons: Mapping[str, int]) -> None:
         self._omitted.pop(where, None)
         if reasons:
             self._omitted[where] = reasons
-
-
-def _devices(claim: ResourceClaim | None) -> tuple[DeviceId, ...]:
-    allocation = claim.status.allocation if claim is not None else None
-    if allocation is None:
-        return ()
-    found = (DeviceId(f"{each.driver}/{each.pool}/{each.device}") for each in allocation.devices.results)
-    return tuple(dict.fromkeys(found))
 
 
 def _pool(device: DeviceId) -> PoolKey:

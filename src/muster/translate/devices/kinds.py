@@ -85,6 +85,8 @@ class Kinds:
         self._told: dict[KindId, DeviceKind] = {}
         #: by expression and facts, whether it holds
         self._known: dict[tuple[str, bytes], bool] = {}
+        #: expressions that have been evaluated
+        self._settled: set[str] = set()
         #: whether kinds may have something to tell, and something to ask
         self._stale = self.asks = False
 
@@ -114,17 +116,32 @@ class Kinds:
             self._stale = self.asks = True
         return known
 
-    def unanswered(self) -> Iterator[tuple[str, Facts]]:
-        """Yields expressions and devices of which it is not known whether they hold, each once."""
+    def unanswered(self) -> Iterator[tuple[str, list[Facts]]]:
+        """Yields expressions, and the devices of which it is not known whether they hold, each once."""
         self.asks = False
         texts = {text for expressions in self.wanted.answers.values() for text in expressions}
         found = {kind.key: kind.facts for kind in self._living()}
+        if len(self._known) > 2 * (len(texts) + 1) * (len(found) + 1):
+            self._known = {
+                key: held for key, held in self._known.items() if key[0] in texts and key[1] in found
+            }
+        self._settled &= texts
         for text in sorted(texts):
-            yield from ((text, of) for key, of in found.items() if (text, key) not in self._known)
+            devices = [of for key, of in found.items() if (text, key) not in self._known]
+            if devices or text not in self._settled:
+                yield text, devices
 
-    def tell(self, expression: str, of: Facts, holds: bool) -> None:
-        self._known[expression, _KEY(of)] = holds
+    def tell(self, expression: str, devices: Iterable[Facts], holds: Iterable[bool]) -> None:
+        for of, held in zip(devices, holds, strict=True):
+            self._known[expression, _KEY(of)] = held
+        self._settled.add(expression)
         self._stale = True
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """The answers whose expressions have not been evaluated yet."""
+        answers, settled = self.wanted.answers, self._settled
+        return frozenset(name for name, texts in answers.items() if not settled.issuperset(texts))
 
     def events(self) -> Iterator[DeviceKindChanged]:
         """Yields kinds that are new, or of which something else is known than was last told."""

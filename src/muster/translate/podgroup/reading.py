@@ -42,7 +42,7 @@ from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
 from muster.translate.pods import IN_GROUP, live, occupies, rejected, says_the_same, scheduling_gates
-from muster.translate.surroundings import refers
+from muster.translate.surroundings import device_claims, refers
 from muster.translate.world import World
 
 
@@ -113,7 +113,7 @@ class Reading:
         if RESOURCE_QUOTA in others:
             for places in self.places:
                 places.recharge()
-        for name in [name for name, one in self._noted.items() if refers(one.pod.spec, others)]:
+        for name in [name for name, one in self._noted.items() if refers(one.pod, others)]:
             self.note(name)
 
     def note_changed(self, name: str) -> None:
@@ -324,7 +324,7 @@ class Reading:
         """Returns what `said` and `kept` return, which pods of one template have in common."""
         meta, spec = pod.metadata, structs.replace(pod.spec, node_name="")
         own = meta.labels, unbound(meta.annotations), meta.unreadable, meta.deletion_timestamp
-        template = spec, *own, controller_of(pod) is None
+        template = spec, *own, controller_of(pod) is None, device_claims(pod, self._world)
         if template != self._template:
             shape, labels, what = said(pod, self._world)
             if (task := mark(meta, self.dialect.task)) and self.dialect.task:
