@@ -83,7 +83,7 @@ def ours(
     events = [*inventory.events()]
     expressions = Expressions()
     for text, of in [*inventory.kinds.unanswered()]:
-        inventory.kinds.tell(text, of, expressions.holds(text, of))
+        inventory.kinds.tell(text, of, [expressions.holds(text, each) for each in of])
     core = Scheduler()
     core.apply(node(NODE, gpu=0))
     for event in (*events, *inventory.events()):
