@@ -140,7 +140,8 @@ def replay(
         trace: The path of the trace, or the paths of its files.
         policy: The scheduler: `"pack"`, `"easy"`, `"conservative"`, `"fcfs"`, `"fgd"`, … (see
             docs/guides/replay.md).
-        format: `"swf"`, `"philly"`, `"openb"` or `"muster"`; by default recognised by the files' beginning.
+        format: `"swf"`, `"philly"`, `"openb"`, `"muster"` or `"journal"`; by default recognised by the files'
+            beginning.
         seeds: Seeds of random numbers. A run that draws none is computed once for all seeds.
         nodes: The nodes, written as for `--nodes`, if the trace describes none.
         load: The offered load to which arrivals are scaled; by default they are not scaled.

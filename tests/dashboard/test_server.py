@@ -3,11 +3,11 @@
 import asyncio
 import json
 import re
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -26,12 +26,15 @@ from muster.app.views.usage import Usage
 from muster.dashboard import cluster as dashboard
 from muster.dashboard.access import HEADERS, Access, Viewer
 from muster.dashboard.changes import Change, Refused
-from muster.dashboard.pages import FEWEST, HERE, ORDERS, Pages, Sources, gathered
+from muster.dashboard.overview import ORDERS
+from muster.dashboard.pages import FEWEST, HERE, Pages, Sources, gathered
+from muster.dashboard.replays import Replays
 from muster.dashboard.server import MAIN, Once, application
+from muster.dashboard.work import PLAN, REPLAY
 from muster.kube.errors import Forbidden
 from muster.names import HOLD, PROGRESS, SCHEDULER_LEASE, SCHEDULES
-from muster.workloads.findings import JobFileError
 from muster.workloads.pod_run import run_of
+from tests.dashboard.works import Here, work
 from tests.runtime.test_loop import Cluster, scheduler
 
 pytestmark = pytest.mark.looptime
@@ -93,6 +96,9 @@ class Browser:
     of: Cluster
     seen: dashboard.Cluster
     changes: dict[Change, Callable[[JobView], Awaitable[None]]]
+    #: what answers the pages Plan and Replay
+    plans: Here
+    replays: Here
     #: whether output may not be read
     refuses: bool = False
     #: what has been done, with the uid of the job
@@ -143,10 +149,20 @@ async def browser() -> AsyncIterator[Browser]:
 
     access = Access(PORT)
     changes = {change: does(change) for change in Change}
-    pages = Pages(seen, Sources(when, output, used, embedded=True, changes=changes))
+    plans, replays = Here(), Here()
+    sources = Sources(
+        when,
+        output,
+        used,
+        embedded=True,
+        changes=changes,
+        plan=work(PLAN, plans),
+        replays=Replays(work(REPLAY, replays), "/nowhere/journal.jsonl"),
+    )
+    pages = Pages(seen, sources)
     app = application(seen, pages, Once(access, pages))
     running = asyncio.create_task(seen.run())
-    made_browser = Browser(app, access.cookie.partition(";")[0], made, seen, changes)
+    made_browser = Browser(app, access.cookie.partition(";")[0], made, seen, changes, plans, replays)
     yield made_browser
     running.cancel()
     with suppress(asyncio.CancelledError):
@@ -576,23 +592,15 @@ async def test_a_plan_says_what_would_happen_and_changes_nothing(browser: Browse
     assert "default/fits" not in (await browser.get("/jobs")).text
 
 
-async def test_a_plan_that_takes_too_long_is_said_and_holds_no_other_page(
-    browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    end = threading.Event()
-
-    def endless(*of: object, **how: object) -> Any:
-        end.wait()
-        raise JobFileError.of("the text", "is late")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("muster.dashboard.plans.planned", endless)
-        try:
-            assert "has taken more than 20 s" in (await proposed(browser, PROPOSED)).text
-            assert "Another plan is being computed" in (await proposed(browser, PROPOSED)).text
-            assert (await browser.get("/jobs")).status == 200
-        finally:
-            end.set()
+async def test_a_plan_that_takes_too_long_is_said_and_holds_no_other_page(browser: Browser) -> None:
+    browser.plans.late = True
+    first = asyncio.create_task(proposed(browser, PROPOSED))
+    await asyncio.sleep(10)
+    assert "Another plan is being computed" in (await proposed(browser, PROPOSED)).text
+    assert (await browser.get("/jobs")).status == 200
+    assert "takes more than 60 s, and was ended" in (await first).text
+    assert browser.plans.ended == 1
+    browser.plans.late = False
 
     async def planned() -> bool:
         return "<td>place</td>" in (await proposed(browser, fits)).text
@@ -625,3 +633,100 @@ async def test_a_plan_is_asked_for_by_a_page_of_this_browser(browser: Browser) -
     assert (await proposed(browser, PROPOSED, origin="http://evil.example")).status in (403, 421)
     assert (await browser.send("/plan", urlencode({"objects": PROPOSED}))).status == 403
     assert (await browser.send("/plan", b"objects=" + b"x" * (1 << 20))).status == 400
+
+
+TRACE = """\
+{"node": "n", "resources": {"cpu": 10}}
+{"job": "a<b>", "submit": 0, "run": 20, "pods": [{"count": 6, "resources": {"cpu": 1}}]}
+{"job": "b", "submit": 5, "run": 4, "pods": [{"count": 5, "resources": {"cpu": 1}}]}
+{"job": "c", "submit": 6, "run": 9, "pods": [{"count": 4, "resources": {"cpu": 1}}]}
+"""
+
+
+async def replayed(browser: Browser, trace: str, **how: str) -> Answered:
+    """Sends the form of the page Replay, and follows it to the page that it leads to."""
+    [form] = re.findall(r'name="form" value="([^"]*)"', (await browser.get("/replay")).text)
+    sent = await browser.send("/replay", urlencode({"form": form, "trace": trace, **how}))
+    return await browser.get(sent.headers["location"]) if sent.status == 303 else sent
+
+
+async def test_two_policies_are_replayed_side_by_side_at_an_address_of_their_own(
+    browser: Browser, tmp_path: Path
+) -> None:
+    assert "/nowhere/journal.jsonl" in (await browser.get("/replay")).text
+    file = tmp_path / "t r<i>.jsonl"
+    file.write_text(TRACE)
+    how = {"first": "easy", "second": "fcfs", "last": "all"}
+    found = await replayed(browser, str(file), **how)
+    address = "/replay?" + urlencode({"trace": str(file), **how})
+
+    async def done() -> bool:
+        return "wait_mean" in (await browser.get(address)).text
+
+    assert "data-follows" in found.text or await done()
+    await browser.of.until(done)
+    text = (await browser.get(address)).text
+    assert "3 jobs on 1 node, 10 CPUs" in text
+    assert text.count("Allocation and demand (CPUs)") == 2
+    assert re.search(r'wait_mean</th><td class="n">5</td><td class="n">9.6667', text)
+    for policy in ("easy", "fcfs"):
+        assert f"muster replay &#39;{file}&#39; --policy {policy}".replace("<i>", "&lt;i&gt;") in text
+    assert " style=" not in text  # the policy of the page forbids it
+    assert "data-still" in text
+    assert (await browser.get(address)).status == 200
+
+
+async def test_a_second_replay_is_refused_and_the_first_has_an_end(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    file.write_text(TRACE)
+    browser.replays.late = True
+    assert "The process that computes it starts" in (await replayed(browser, str(file))).text
+    other = await replayed(browser, str(file), first="pack")
+    assert "Another replay is being computed" in other.text
+    assert "The replay that is being computed" in other.text
+    assert "starts" in (await replayed(browser, str(file))).text  # the same is waited for
+    await asyncio.sleep(REPLAY + 1)
+    assert browser.replays.ended == 1
+    text = (await browser.get("/replay?" + urlencode({"trace": str(file)}))).text
+    assert "It takes more than 300 s, and was ended." in text
+    browser.replays.late = False
+    await browser.of.until(lambda: _again(browser, str(file)))
+
+
+async def _again(browser: Browser, trace: str) -> bool:
+    return "wait_mean" in (await replayed(browser, trace)).text
+
+
+@pytest.mark.parametrize("trace", ["", "/", "/dev/zero", "no such", HOSTILE, "x" * 5_000, "\0"])
+async def test_what_cannot_be_replayed_is_said(browser: Browser, trace: str) -> None:
+    await replayed(browser, trace, first="evil", last="-1")
+
+    async def said() -> bool:
+        found = await browser.get("/replay?" + urlencode({"trace": trace, "first": "<b>"}))
+        assert "<script>alert" not in found.text
+        assert "\x1b" not in found.text
+        return found.status == 200 and "there is no such file" in found.text
+
+    await browser.of.until(said)
+
+
+async def test_a_replay_is_asked_for_by_a_page_of_this_browser(browser: Browser) -> None:
+    assert (await browser.send("/replay", urlencode({"trace": "/etc/passwd"}))).status == 403
+
+
+async def test_the_first_load_of_a_large_cluster_says_how_far_it_is(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await browser.get("/")).status == 200
+    loaded = browser.seen._ready
+    browser.seen._ready = asyncio.Event()
+    browser.seen._live.taken = 10_000
+    monkeypatch.setattr(dashboard.Cluster, "_read_now", 115_000)
+    for path in ("/", "/jobs", "/nodes"):
+        found = await browser.get(path)
+        assert found.status == 503
+        assert "10,000 of 115,000 objects of the cluster are taken in." in found.text
+        assert 'http-equiv="refresh"' in found.text
+        assert "data-follows" in found.text
+    browser.seen._ready = loaded
+    assert (await browser.get("/")).status == 200

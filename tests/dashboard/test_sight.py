@@ -26,9 +26,11 @@ from muster.dashboard.pages import Pages, Sources
 from muster.dashboard.reviews import BURST, KEPT, REFUSED, WAITING, Busy, Reviews, _Kept
 from muster.dashboard.server import application
 from muster.dashboard.sign_in import SignIn
+from muster.dashboard.work import PLAN
 from muster.kube.decode import decode
 from muster.kube.errors import Unreachable
 from tests.dashboard.test_server import Answered, job, request
+from tests.dashboard.works import Here, work
 from tests.runtime.test_loop import Cluster, scheduler
 
 pytestmark = pytest.mark.looptime
@@ -110,7 +112,11 @@ async def site() -> AsyncIterator[Site]:
         return Usage(), Rates()
 
     sources = Sources(
-        lambda view, now: timeline([], None, now, Now.RUNNING, view.name), output, used, embedded=False
+        lambda view, now: timeline([], None, now, Now.RUNNING, view.name),
+        output,
+        used,
+        embedded=False,
+        plan=work(PLAN, Here()),
     )
     pages = Pages(seen, sources)
     gate = SignIn(Reviews(server, asyncio.get_running_loop().time), pages, [HOST], lambda: unread)  # type: ignore[arg-type]
@@ -181,6 +187,13 @@ async def test_only_who_sees_everything_may_plan(site: Site) -> None:
     assert (await site.get("/plan", "root")).status == 200
     for viewer in ("red", "blue", "pods-only"):
         assert (await site.get("/plan", viewer)).status == 403
+
+
+async def test_pages_for_the_users_of_a_cluster_replay_nothing(site: Site) -> None:
+    assert 'href="/replay"' not in (await site.get("/", "root")).text
+    found = await site.get("/replay?trace=/etc/passwd", "root")
+    assert found.status == 403
+    assert "muster replay TRACE" in found.text
 
 
 @pytest.mark.parametrize("template", ["{}", "{spec: {template: {spec: [3], metadata: {labels: 3}}}}"])

@@ -107,9 +107,11 @@ async def _serve(
     from muster.dashboard.access import Access
     from muster.dashboard.cluster import Cluster
     from muster.dashboard.pages import PODS, Pages, Sources, gathered
+    from muster.dashboard.replays import Replays
     from muster.dashboard.reviews import Reviews
     from muster.dashboard.server import HOST, Once, application, serving
     from muster.dashboard.sign_in import SignIn
+    from muster.dashboard.work import REPLAY, Work
     from muster.kube.client import LogOptions
     from muster.kube.clock import first
 
@@ -158,6 +160,8 @@ async def _serve(
             used,
             embedded=target.embedded,
             changes={} if read_only or listen else _changes(client),
+            # it reads files as the user of this process, whom a viewer of --listen is not
+            replays=None if listen else Replays(Work(REPLAY), _journal(target)),
         )
         pages = Pages(cluster, sources)
         stopped = asyncio.Event()
@@ -208,6 +212,13 @@ async def _as(viewer: "Viewer", target: "Target", client: "Client") -> "AsyncIte
         yield its
     finally:
         await its.close()
+
+
+def _journal(target: "Target") -> str:
+    """The path of the journal of the embedded cluster's scheduler; "" of another's, which is elsewhere."""
+    from muster.app.wiring.state_directory import StateDirectory
+
+    return str(StateDirectory.of_user().journal) if target.embedded else ""
 
 
 def _changes(client: "Client") -> "Mapping[Change, Callable[[JobView], Awaitable[None]]]":

@@ -2,7 +2,6 @@
 
 from contextlib import contextmanager
 from enum import StrEnum
-from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from muster.sim.metrics import Recorder
     from muster.sim.recheck import Comparison
     from muster.sim.report import Report
-    from muster.sim.trace import Survey, Trace
+    from muster.sim.trace import Trace
 
 
 # The choices are duplicated from the simulator, so that `--help` need not import it.
@@ -32,6 +31,7 @@ class Format(StrEnum):
     PHILLY = "philly"
     OPENB = "openb"
     MUSTER = "muster"
+    JOURNAL = "journal"
 
 
 class Estimates(StrEnum):
@@ -94,6 +94,15 @@ def command(
         typer.Option("--pass", help="Decide after each event (the default), or once per instant."),
     ] = None,
     nodes: Nodes = "",
+    last: Annotated[
+        str,
+        typer.Option(
+            "--last",
+            metavar="TIME",
+            help="Of a journal, only what waited or ran in so long at its end, such as 24h.",
+            show_default=False,
+        ),
+    ] = "",
     jobs: Annotated[
         int,
         typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of seeds to replay in parallel."),
@@ -116,6 +125,8 @@ def command(
         _writable(report)
     with _files(trace) as (paths, said):
         format = format or Format(readers.told_by(paths))
+        if last and format is not Format.JOURNAL:
+            raise Failure("--last is for --format journal", BAD_INPUT)
         if format is Format.MUSTER and any(map(is_journal, paths)):
             given = {
                 "--order": order is not None,
@@ -143,6 +154,7 @@ def command(
                 nodes=_machine(nodes),
                 estimates=traces.Estimates(estimates or Estimates.USER),
                 skip_bad=skip_bad,
+                last=_span(last),
             )
             asked = experiment.Experiment(
                 found,
@@ -161,6 +173,20 @@ def command(
                 return
             names = [called(name) if name == "-" else Path(name).name for name in trace]
             _replay(asked, names, jobs, Output(output.value), report, said)
+
+
+def _span(last: str) -> float:
+    from math import inf
+
+    from muster.api import duration
+
+    try:
+        found = duration.parse(last) if last else inf
+    except ValueError:
+        found = 0
+    if not found:
+        raise Failure(f"--last {last}: write a duration such as 24h", BAD_INPUT)
+    return found
 
 
 def _writable(report: str) -> None:
@@ -285,6 +311,7 @@ def _replay(
     from muster.sim import experiment
     from muster.sim.metrics import UNITS
     from muster.sim.page import page
+    from muster.sim.report import headline, left_out
 
     with Progress("jobs read") as progress:
         surveyed = experiment.prepare(asked, progress.step)
@@ -295,14 +322,14 @@ def _replay(
             progress.step(done * surveyed.jobs + _settled(recorder))
 
         found = experiment.run(asked, surveyed, jobs=jobs, turn=turn)
-    notes = [said(sentence) for sentence in _left_out(surveyed, found)]
+    notes = [said(sentence) for sentence in left_out(surveyed, found)]
     for sentence in notes:
         say(sentence, err=True)
-    headline = _headline(asked.trace, surveyed, asked.load, found)
+    title_line = headline(asked.trace, surveyed, asked.load, found)
     if report is not None:
         trace = asked.trace
         title = f"{', '.join(names)}, replayed under {asked.policy}"
-        written = page(title, headline, trace.resource, found, tuple(notes), trace.clock)
+        written = page(title, title_line, trace.resource, found, tuple(notes), trace.clock)
         Path(report).write_text(written, encoding="utf-8")
     if output is not Output.TABLE:
         metrics = {
@@ -317,7 +344,7 @@ def _replay(
         }
         show.machine(answer, output)
     else:
-        say(headline)
+        say(title_line)
         show.table(*_table(asked.trace, found), right=["VALUE", "MEAN", "STD"])
 
 
@@ -341,37 +368,6 @@ def _trace(asked: "Experiment") -> None:
 def _settled(recorder: "Recorder | None") -> int:
     """Jobs whose outcome is known."""
     return 0 if recorder is None else recorder.finished + recorder.dropped
-
-
-def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
-    tally = survey.tally
-    for reason, count in sorted(tally.filtered.items()):
-        yield f"left out: {count} × {reason}"
-    if tally.bad:
-        yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
-    if worst := report.worst.stranded:
-        yield f"never started: {worst:,} of {report.worst.submitted:,}; they are not in the means"
-        yield from (f"  {why}" for why in report.worst.why)
-    stopped = [f"{count} × {why.value}" for why, count in report.stops.items() if why.value != "preempted"]
-    if stopped:
-        yield f"stopped and restarted: {', '.join(sorted(stopped))}"
-    if len(report.seeds) > 1 and not report.drawn:
-        yield "this replay draws no random numbers, so all seeds have the same result"
-
-
-def _headline(trace: "Trace", survey: "Survey", load: float | None, report: "Report") -> str:
-    """The headline: `28,481 jobs on 1 node, 100 CPUs, offered load 0.686`."""
-    from muster.cli.show import plural
-    from muster.sim.trace import WHOLE, capacity
-    from muster.sim.units import pieces
-
-    total = capacity(trace.nodes, trace.resource)
-    jobs = plural(survey.jobs, "job")
-    if (drawn := report.results[0].submitted) != survey.jobs:  # drawn to reach the load
-        jobs = f"{plural(drawn, 'job')} drawn from {survey.jobs:,}"
-    offered = survey.offered(total) if load is None else load
-    said = f", offered load {offered:.3f}" if isfinite(offered) else ""  # infinite if all arrive at once
-    return f"{jobs} on {plural(len(trace.nodes), 'node')}, {total / WHOLE:,g} {pieces(trace.resource)}{said}"
 
 
 def _table(trace: "Trace", report: "Report") -> tuple[list[str], list[list[str]]]:

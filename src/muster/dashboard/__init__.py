@@ -8,7 +8,8 @@
     sight.py      a moment of the cluster as such a user sees it
     changes.py    what can be done with a job
     pages.py      an address → a page
-    overview.py, calendar.py, plans.py    what some of the pages show
+    overview.py, calendar.py, plans.py, replays.py    what some of the pages show
+    work.py       answers what takes long in a process with limits (worker.py)
     drawing.py    positions of what is drawn: bars, timelines, nodes
     server.py     the ASGI application, and the server that runs it
 

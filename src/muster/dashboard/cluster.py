@@ -8,15 +8,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Final
+
+import msgspec
 
 from muster.api import kinds
 from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.fields import UNREADABLE
-from muster.app.snapshot import Settings, Snapshot, scheduler_settings
+from muster.app.snapshot import Settings, scheduler_settings
 from muster.app.views.job import JobView
 from muster.app.views.live import OF_JOBS
 from muster.app.views.nodes import NodeView
@@ -25,11 +28,11 @@ from muster.core.words.gang import Layer
 from muster.dashboard.access import Sight
 from muster.dashboard.live import Decided, Live
 from muster.dashboard.progress import Reports
+from muster.dashboard.work import Planning
 from muster.kube.client import Client
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED
-from muster.workloads.snapshot import Objects
 
 #: How many times a second viewers are told of changes at most.
 RATE: Final = 2
@@ -37,12 +40,27 @@ RATE: Final = 2
 REST: Final = 5
 #: Seconds after which the scheduler's settings are read again, if the cluster has changed.
 SETTINGS: Final = 30.0
-#: Seconds that a page waits for the first list of all kinds.
+#: Seconds without a further object after which kinds that have not been read are done without.
 PATIENCE: Final = 5.0
+#: Seconds that a page waits until the cluster has been taken in, before it says how far that is.
+AT_FIRST: Final = 2.0
+#: Objects that are encoded at once: watches and other viewers go on between.
+TOGETHER: Final = 1_000
 #: Seconds that a page waits for the answer why gangs wait; later it shows what the scheduler has recorded.
 AT_ONCE: Final = 0.3
 #: The kinds that pages are made from.
 KINDS: Final[tuple[AnyKind, ...]] = tuple(dict.fromkeys((*WATCHED, *OF_JOBS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How far the first load is."""
+
+    #: objects that have been read, and of them those that have been taken in
+    read: int
+    taken: int
+    #: kinds that are being read
+    left: tuple[str, ...]
 
 
 class Moment:
@@ -113,7 +131,7 @@ class Cluster:
         self._told = asyncio.Condition()
         self._moment: Moment | None = None
         self._live = self._new(schedulers, Settings())
-        self._asked = False  # whether a page has waited for all kinds
+        self._ready = asyncio.Event()  # set when the whole cluster has been taken in
         self._read: set[AnyKind] = set()
         #: of pods, about their progress
         self.reports = Reports()
@@ -141,16 +159,34 @@ class Cluster:
 
     async def _load(self) -> None:
         """Takes in the whole cluster, so that the first viewer need not wait for that."""
-        await self._informers.synced(KINDS)
+        synced = asyncio.ensure_future(self._informers.synced(KINDS))
+        read = -1
+        while not synced.done() and read != self._read_now:  # who may not read a kind sees the others
+            read = self._read_now
+            await asyncio.wait([synced], timeout=PATIENCE)
+        synced.cancel()
         moment = await self.now()
         await asyncio.to_thread(lambda: (moment.jobs, moment.nodes, moment.queues))
+        self._ready.set()
+        self._changed.set()
+
+    @property
+    def _read_now(self) -> int:
+        """How many objects have been read."""
+        found = (self._informers[kind] for kind in KINDS)
+        return sum(max(len(each.items), each.reading) for each in found)
+
+    async def loading(self) -> Loading | None:
+        """How far the first load is; None when it is over. Waits for that for a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AT_FIRST):
+                await self._ready.wait()
+        if self._ready.is_set():
+            return None
+        return Loading(self._read_now, self._live.taken, tuple(self.missing()))
 
     async def now(self) -> Moment:
         """The cluster as it is known now."""
-        with suppress(TimeoutError):  # who may not read a kind sees the others
-            async with asyncio.timeout(PATIENCE):
-                await self._informers.synced(() if self._asked else KINDS)
-        self._asked = True
         if self._moment is None or self._moment.revision != self._revision:
             revision, now = self._revision, time.time()
             await self._follow_settings(now)
@@ -186,19 +222,22 @@ class Cluster:
         finally:
             self._deciding = None
 
-    async def snapshot(self, moment: Moment) -> Snapshot:
-        """What answers questions about objects that do not exist. It reads the whole cluster anew."""
-        there = [(kind, [*self._informers[kind].items.values()]) for kind in WATCHED]
+    async def planning(self, moment: Moment, text: str, *, embedded: bool) -> Planning:
+        """What a process needs to plan a text: the whole cluster."""
+        there = [(number, [*self._informers[kind].items.values()]) for number, kind in enumerate(WATCHED)]
 
-        def made() -> Snapshot:
-            found = Objects()
-            for kind, items in there:
-                for each in items:
-                    found.add(kind, each)
-            live = moment.live
-            return Snapshot(found, live.schedulers, now=time.time(), settings=live.settings)
+        def encoded() -> list[tuple[int, bytes]]:
+            encode = msgspec.msgpack.encode
+            return [
+                (number, encode(items[first : first + TOGETHER]))
+                for number, items in there
+                for first in range(0, len(items), TOGETHER)
+            ]
 
-        return await asyncio.to_thread(made)
+        live = moment.live
+        served = None if live.schedulers is None else sorted(live.schedulers)
+        objects = await asyncio.to_thread(encoded)
+        return Planning(text, embedded, objects, served, live.settings, time.time())
 
     async def _follow_settings(self, now: float) -> None:
         """Reads the scheduler's settings. If they are others, everything is read by them again."""

@@ -54,6 +54,8 @@ class Live:
         self._jobs, self._nodes = LiveJobs(), LiveNodes()
         #: changes since the last `catch_up`, by object: as it was then, and as it is
         self._pending: dict[tuple[AnyKind, str], tuple[Resource | None, Resource | None]] = {}
+        #: how many changes have been taken in
+        self.taken = 0
         self._noting = threading.Lock()  # held for a moment only: watches go on while others take in
         self._queues: list[QueueView] | None = None
         #: the namespaces of all objects, and how many are in each
@@ -73,6 +75,7 @@ class Live:
             with self._noting:
                 pending, self._pending = self._pending, {}
             for (kind, key), (old, new) in sorted(pending.items(), key=lambda one: _RANK[one[0][0]]):
+                self.taken += 1
                 try:
                     self._take(kind, key, old, new)
                 except UNREADABLE:  # the others are taken in

@@ -1,17 +1,29 @@
-"""What the first page shows: what runs, what waits, what has ended, and what is in use."""
+"""What the first page and the table of jobs show: what runs, what waits, what has ended, what is in use."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from muster.api.base import Object
+from muster.app.views import summary
 from muster.app.views.job import JobView, State
+from muster.dashboard import room
 from muster.dashboard.cluster import Moment
 from muster.names import GPU, GPU_SHARE
 
-#: Jobs in a list.
+#: Jobs in a list, and on a page of the table.
 FEW: Final = 8
+ROWS: Final = 100
+#: What the table of jobs may be sorted by.
+ORDERS: Final[Mapping[str, Callable[[JobView], Any]]] = {  # Any: comparable
+    "name": lambda view: (view.namespace, view.name),
+    "state": lambda view: view.state.value,
+    "queue": lambda view: view.queue,
+    "priority": lambda view: -view.priority,
+    "gpus": lambda view: -summary.gpus(view),
+    "age": lambda view: view.created or datetime.min.replace(tzinfo=UTC),
+}
 
 
 def values(moment: Moment, now: float) -> Object:
@@ -59,3 +71,29 @@ def _fragments(moment: Moment) -> list[tuple[int, int]]:
         if node.state == "ready" and node.capacity.get(GPU)
     )
     return sorted(free.items(), reverse=True)
+
+
+def table(moment: Moment, query: Mapping[str, str]) -> Object:
+    """The table: filtered by `q`, `state` and `queue`, sorted by `sort`, page `page`."""
+    words, state, queue = query.get("q", "")[:200], query.get("state", ""), query.get("queue", "")
+    order = query.get("sort", "")
+    found = [
+        view
+        for view in moment.jobs
+        if (not words or words in f"{view.namespace}/{view.name}")
+        and (not state or view.state.value == state)
+        and (not queue or view.queue == queue)
+    ]
+    found = sorted(found, key=ORDERS[order]) if order in ORDERS else found[::-1]
+    number, last = room.page_number(query, len(found), ROWS)
+    return {
+        "rows": [(view, summary.gpus(view)) for view in found[number * ROWS : (number + 1) * ROWS]],
+        "total": len(found),
+        "first": number * ROWS,
+        "number": number,
+        "last": last,
+        "query": {"q": words, "state": state, "queue": queue, "sort": order},
+        "states": [each.value for each in State],
+        "queue_names": sorted({view.queue for view in moment.jobs}),
+        "several": len({view.namespace for view in moment.jobs}) > 1,
+    }

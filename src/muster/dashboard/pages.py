@@ -6,13 +6,12 @@ in a name turns the direction of a page.
 """
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -23,7 +22,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from muster.api.base import Object
-from muster.api.fields import UNREADABLE
 from muster.api.quantity import show
 from muster.api.rates import Rates, money
 from muster.api.visible import visible
@@ -32,37 +30,25 @@ from muster.app.views.job import JobView, State
 from muster.app.views.logs import Line
 from muster.app.views.timeline import Timeline
 from muster.app.views.usage import Usage
-from muster.dashboard import calendar, changes, drawing, overview, plans, progress, room
+from muster.dashboard import calendar, changes, drawing, overview, progress, replays, room
 from muster.dashboard.access import FORM, Viewer
 from muster.dashboard.changes import Change, Refused
-from muster.dashboard.cluster import Cluster, Moment
+from muster.dashboard.cluster import Cluster, Loading, Moment
+from muster.dashboard.replays import Replays
 from muster.dashboard.sight import HiddenPage, seen
-from muster.kube.errors import ApiError, Invalid, Unanswered, Unreachable
-from muster.workloads.findings import JobFileError
+from muster.dashboard.work import PLAN, Occupied, Work
+from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.sim.policies import POLICIES
 
 HERE: Final = Path(__file__).parent
-log = logging.getLogger(__name__)
 #: The viewer of the page; templates ask for it.
 _VIEWER: Final[ContextVar[Viewer | None]] = ContextVar("viewer", default=None)
 #: What of the cluster it may see; texts of the scheduler pass through it (`told`).
 _MOMENT: Final[ContextVar[Moment | None]] = ContextVar("moment", default=None)
-#: Jobs on a page of the table.
-ROWS: Final = 100
 #: Pods and lines of output that the page of a job shows; of each pod with output at least so many.
 PODS: Final = 256
 LINES: Final = 200
 FEWEST: Final = 5
-#: Seconds that the page Plan waits for its answer.
-DEADLINE: Final = 20.0
-#: What the table of jobs may be sorted by.
-ORDERS: Final[Mapping[str, Callable[[JobView], Any]]] = {  # Any: comparable
-    "name": lambda view: (view.namespace, view.name),
-    "state": lambda view: view.state.value,
-    "queue": lambda view: view.queue,
-    "priority": lambda view: -view.priority,
-    "gpus": lambda view: -summary.gpus(view),
-    "age": lambda view: view.created or datetime.min.replace(tzinfo=UTC),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +65,10 @@ class Sources:
     embedded: bool
     #: how jobs are changed; empty: not at all
     changes: Mapping[Change, Callable[[JobView], Awaitable[None]]] = field(default_factory=dict)
+    #: answers the page Plan
+    plan: Work = field(default_factory=lambda: Work(PLAN))
+    #: what the page Replay computes; None: there is no such page
+    replays: Replays | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +92,22 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters |= {"age": _age, "clock": _clock, "amount": show, "share": drawing.share}
-        self._templates.filters |= {"ahead": _ahead, "told": _told}
-        #: one plan at a time: it may take as much as the whole cluster
-        self._planning: asyncio.Task[Object] | None = None
+        self._templates.filters |= {"ahead": _ahead, "told": _told, "ago": _ago, "drawn": _drawn}
         self._templates.globals |= {
             "hue": drawing.hue,
             "WIDTH": drawing.WIDTH,
             "HEIGHT": progress.HEIGHT,
             "identity": changes.identity,
             "changes": sources.changes,
+            "replays": sources.replays is not None,
             "viewer": _VIEWER.get,
             "FORM": FORM,
         }
 
     async def page(self, path: str, query: Mapping[str, str], viewer: Viewer) -> Page:
         """The page at an address; `query`: the first value of each parameter."""
+        if (loading := await self._cluster.loading()) is not None:
+            return self._load_page(loading)
         moment = await self._seen_by(viewer)
         begun = time.perf_counter()
         try:
@@ -145,12 +136,16 @@ class Pages:
         self, path: str, query: Mapping[str, str], form: Mapping[str, str], viewer: Viewer
     ) -> Page:
         """The answer to a form. It is one of this viewer's pages: `Viewer.sent` has said so."""
+        if (loading := await self._cluster.loading()) is not None:
+            return self._load_page(loading)
         moment = await self._seen_by(viewer)
         match path.strip("/").split("/"):
             case ["jobs", namespace, name, "change"]:
                 return await self._changed(moment, namespace, name, form)
             case ["plan"]:
                 return await self._planned(moment, form.get("objects", "").replace("\r\n", "\n"))
+            case ["replay"]:
+                return await self._replayed(moment, form)
         return self.problem(405, "There is no such form", f"Nothing is sent to /{path.strip('/')}.")
 
     async def _at(self, moment: Moment, path: str, query: Mapping[str, str], viewer: Viewer) -> Page:
@@ -160,7 +155,7 @@ class Pages:
                     "now", moment, "muster list", lambda: overview.values(moment, self._now())
                 )
             case ["jobs"]:
-                return await self._made("jobs", moment, "muster list", lambda: _jobs(moment, query))
+                return await self._made("jobs", moment, "muster list", lambda: overview.table(moment, query))
             case ["jobs", namespace, name]:
                 return await self._job(moment, namespace, name, viewer)
             case ["jobs", namespace, name, "change"] if self._sources.changes:
@@ -172,6 +167,8 @@ class Pages:
                 return await self._made("evictions", moment, command, lambda: calendar.evictions(moment))
             case ["plan"]:
                 return self._plan_page(moment)
+            case ["replay"]:
+                return await self._replay(moment, query)
             case ["queues"]:
                 return await self._made("queues", moment, "muster queues", lambda: room.queues(moment))
             case ["nodes"]:
@@ -196,26 +193,52 @@ class Pages:
     async def _planned(self, moment: Moment, text: str) -> Page:
         if not moment.sight.whole:
             raise HiddenPage("plan")
-        if self._planning is not None and not self._planning.done():
-            return self._plan_page(moment, text, "Another plan is being computed. Send it again in a moment.")
-        self._planning = task = asyncio.create_task(self._plan(moment, text))
-        await asyncio.wait([task], timeout=DEADLINE)
-        if not task.done():  # a thread cannot be ended: until it is, there is no other plan
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())
-            late = f"The plan has taken more than {DEADLINE:.0f} s. Nothing has been submitted."
-            return self._plan_page(moment, text, f"{late} A terminal waits for it: muster plan FILE")
+        make = partial(self._cluster.planning, moment, text, embedded=self._sources.embedded)
         try:
-            return self._plan_page(moment, text, result=task.result())
-        except (JobFileError, Invalid) as error:
-            return self._plan_page(moment, text, str(error))
-        except UNREADABLE:
-            log.exception("a text that was to be planned cannot be read")
-            told = "An object in the text has a field that is not as its kind has it, or lacks one."
-            return self._plan_page(moment, text, told)
+            answer = await self._sources.plan.ask(make)
+        except Occupied:
+            return self._plan_page(moment, text, "Another plan is being computed. Send it again in a moment.")
+        return self._plan_page(moment, text, answer.problem, None if answer.problem else answer.values)
 
-    async def _plan(self, moment: Moment, text: str) -> Object:
-        there = await self._cluster.snapshot(moment)
-        return await asyncio.to_thread(plans.planned, there, text, embedded=self._sources.embedded)
+    async def _replay(self, moment: Moment, query: Mapping[str, str], problem: str = "") -> Page:
+        """Two policies side by side: the form, how far the replay is, and its result."""
+        made = self._sources.replays
+        if made is None:
+            text = "It reads files of the machine that it runs on. In a terminal: muster replay TRACE"
+            return self.problem(403, "This dashboard does not replay", text)
+        asked = replays.asked(query, made.trace)
+        commands = await asyncio.to_thread(replays.commands, asked)
+        run, now = made.of(asked), made.now
+        return self._page(
+            "replay",
+            moment,
+            "" if asked.trace else "muster replay TRACE --policy NAME",
+            asked=asked,
+            run=run,
+            problem=problem or (run.answer.problem if run is not None and run.answer is not None else ""),
+            other=replays.address(now) if now is not None and now != asked else "",
+            commands=commands if asked.trace else (),
+            policies=[*POLICIES],
+            spans=replays.SPANS,
+            span=replays.span(asked),
+            deadline=made.deadline,
+        )
+
+    async def _replayed(self, moment: Moment, form: Mapping[str, str]) -> Page:
+        """Begins a replay, and leads to its address."""
+        made = self._sources.replays
+        if made is None:
+            return await self._replay(moment, form)
+        asked = replays.asked(form, made.trace)
+        try:
+            made.begin(asked, self._now())
+        except Occupied:
+            return await self._replay(moment, form, "Another replay is being computed. Send it again later.")
+        return Page("", 303, replays.address(asked))
+
+    def _load_page(self, how: Loading) -> Page:
+        html = self._templates.get_template("loading.html").render(how=how, page="", command="", missing=())
+        return Page(html, 503)
 
     def problem(self, status: int, title: str, message: str) -> Page:
         """A page that says what is wrong."""
@@ -340,32 +363,6 @@ class Pages:
         )
 
 
-def _jobs(moment: Moment, query: Mapping[str, str]) -> Object:
-    """The table: filtered by `q`, `state` and `queue`, sorted by `sort`, page `page`."""
-    words, state, queue = query.get("q", "")[:200], query.get("state", ""), query.get("queue", "")
-    order = query.get("sort", "")
-    found = [
-        view
-        for view in moment.jobs
-        if (not words or words in f"{view.namespace}/{view.name}")
-        and (not state or view.state.value == state)
-        and (not queue or view.queue == queue)
-    ]
-    found = sorted(found, key=ORDERS[order]) if order in ORDERS else found[::-1]
-    number, last = room.page_number(query, len(found), ROWS)
-    return {
-        "rows": [(view, summary.gpus(view)) for view in found[number * ROWS : (number + 1) * ROWS]],
-        "total": len(found),
-        "first": number * ROWS,
-        "number": number,
-        "last": last,
-        "query": {"q": words, "state": state, "queue": queue, "sort": order},
-        "states": [each.value for each in State],
-        "queue_names": sorted({view.queue for view in moment.jobs}),
-        "several": len({view.namespace for view in moment.jobs}) > 1,
-    }
-
-
 def _pod(pod: Any) -> Object:  # Any: a Pod
     return {
         "label": pods.label(pod),
@@ -384,6 +381,15 @@ def _shown(value: Any) -> Any:  # Any: whatever a template writes
 
 def _age(since: datetime | None, now: float) -> str:
     return "" if since is None else drawing.duration(now - since.timestamp())
+
+
+def _ago(at: float, now: float) -> str:
+    return drawing.duration(now - at)
+
+
+def _drawn(picture: str) -> Markup:
+    """A chart of `muster.sim.charts`, which escapes what is in it."""
+    return Markup(picture)
 
 
 def _ahead(seconds: float) -> str:

@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster.dashboard.access import HEADERS, Access, Answer, Viewer, first_values, form_of
 from muster.dashboard.cluster import Cluster
+from muster.dashboard.connections import Connection
 from muster.dashboard.pages import HERE, Page, Pages
 
 HOST: Final = "127.0.0.1"
@@ -209,7 +210,7 @@ async def serving(make: Callable[[int], ASGIApp], port: int, host: str = HOST) -
     number: int = listener.getsockname()[1]
     config = uvicorn.Config(
         make(number),
-        http="httptools",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,5 +1,6 @@
 """Lists of any length, read page by page, so that no single answer is as large as the cluster."""
 
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from muster.api.base import Kind, Resource
@@ -20,10 +21,12 @@ async def list_all(
     labels: str = "",
     fields: str = "",
     missing_ok: bool = False,
+    progress: Callable[[int], None] = lambda read: None,
 ) -> Page[R]:
     """Returns all objects of a kind as of the revision of the first page. Raises what `Client.list` raises.
 
     `missing_ok`: a kind that the cluster does not know (its definition is not installed) has no objects.
+    `progress` is called with the number of objects read, after each page.
     """
     items: list[R] = []
     token, version = "", ""
@@ -35,6 +38,7 @@ async def list_all(
                 raise
             return Page([], "")
         items += page.items
+        progress(len(items))
         version = version or page.resource_version
         if token and page.token == token:
             raise Unanswered(f"the list of {kind.plural} does not end: a page names itself as the next one")

@@ -86,6 +86,8 @@ class Reflector(Generic[R]):
         self.items: dict[str, R] = {}
         #: set once the first list has been read
         self.synced = asyncio.Event()
+        #: how many objects of a list have been read, while it is
+        self.reading = 0
         #: the revision up to which `items` is up to date
         self.resource_version = ""
         self._client, self._view = client, view or kind
@@ -166,9 +168,18 @@ class Reflector(Generic[R]):
 
     async def _list(self) -> None:
         listed = await list_all(
-            self._client, self._view, self._namespace, labels=self._labels, fields=self._fields
+            self._client,
+            self._view,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            progress=self._reads,
         )
+        self.reading = 0
         self._replace({item.key: item for item in listed.items}, listed.resource_version)
+
+    def _reads(self, number: int) -> None:
+        self.reading = number
 
     def _replace(self, found: dict[str, R], resource_version: str) -> None:
         """Takes over all objects as of a revision, and reports what is different."""

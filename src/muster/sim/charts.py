@@ -1,7 +1,7 @@
 """Charts as inline SVG: lines, stacked areas and bars, with readable axes.
 
 No script and no asset: a chart is text, coloured by the page's CSS variables (`--c0`, `--c1`, …, `--ink`,
-`--grid`), so that it follows a light or a dark page.
+`--grid`) and classes (`c0`, …), so that it follows a light or a dark page, and needs no style of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -157,8 +157,9 @@ def _step(span: float, nice: Sequence[float]) -> float:
 def _svg(parts: Sequence[str], names: Sequence[str]) -> str:
     """Return the SVG, with its legend below if it needs one."""
     legend = "".join(
-        f'<span><i style="background:var(--c{number % _COLOURS})"></i>{escape(name)}</span>'
+        f'<span><i class="c{number % _COLOURS}"></i>{escape(name)}</span>'
         for number, name in enumerate(names)
     )
-    picture = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(parts)}</svg>'
+    said = escape(", ".join(names))
+    picture = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">{"".join(parts)}</svg>'
     return picture + (f'<p class="legend">{legend}</p>' if len(names) > 1 else "")

@@ -33,6 +33,8 @@ svg{width:100%;height:auto}svg text{font-size:11px;fill:var(--dim)}svg .n{font-s
 svg .g{stroke:var(--grid);stroke-width:1}
 .legend{font-size:.85rem}.legend span{margin-right:1.2em;white-space:nowrap}
 .legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em;border-radius:2px}
+.c0{background:var(--c0)}.c1{background:var(--c1)}.c2{background:var(--c2)}.c3{background:var(--c3)}
+.c4{background:var(--c4)}.c5{background:var(--c5)}.c6{background:var(--c6)}.c7{background:var(--c7)}
 table{border-collapse:collapse;margin-top:.6rem;font-variant-numeric:tabular-nums}
 th,td{padding:.15rem 1rem .15rem 0;text-align:right}th:first-child,td:first-child{text-align:left}
 th{color:var(--dim);font-weight:500}td{border-top:1px solid var(--grid)}
@@ -48,12 +50,11 @@ def page(
     clock: Clock = Clock.SECONDS,
 ) -> str:
     """Return the whole page; charts show the first seed. `clock`: what the times of the trace count."""
-    history = report.results[0].history
     body = [
         f"<h1>{escape(title)}</h1>",
         *(f"<p>{escape(line)}</p>" for line in (headline, *notes)),
         _figures(report, resource),
-        *(_charts(history, resource, report, clock) if history is not None else ()),
+        *pictures(report, resource, clock),
         "<p>Replayed by muster, through the scheduler itself. The figures: docs/guides/replay.md.</p>",
     ]
     return (
@@ -82,7 +83,11 @@ def _stops(report: Report) -> str:
     return f"Runs that did not come to their end: {', '.join(counts)}." if counts else ""
 
 
-def _charts(history: History, resource: str, report: Report, clock: Clock) -> Iterator[str]:
+def pictures(report: Report, resource: str, clock: Clock) -> Iterator[str]:
+    """Yields titles, notes and charts of the first seed, as HTML; nothing if no history was kept."""
+    history = report.results[0].history
+    if history is None:
+        return
     series = history.series
     slices = np.arange(len(series["capacity"]), dtype=np.float64)
     times: Floats = history.start + (slices + 0.5) * history.width

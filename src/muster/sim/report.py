@@ -1,13 +1,15 @@
 """The figures of an experiment, over its seeds."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from statistics import fmean, stdev
 
 from muster.sim.history import History
 from muster.sim.metrics import UNITS, Metrics, Stop
-from muster.sim.units import scale
+from muster.sim.trace import WHOLE, Survey, Trace, capacity
+from muster.sim.units import pieces, scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,52 @@ def readable(report: Report, resource: str) -> list[tuple[str, str, str, str]]:
         return name, mean, std, unit if figure.mean is not None else ""
 
     return [row(name, figure) for name, figure in report.metrics.items()]
+
+
+def compared(first: Report, second: Report, resource: str) -> list[tuple[str, str, str, str, str]]:
+    """Return name, both means, unit and change of each metric that two replays of one trace have."""
+    rows = []
+    for name, figure in first.metrics.items():
+        before, after = figure.mean, second.metrics[name].mean
+        if before is None and after is None:
+            continue
+        size, unit = scale(UNITS[name], max(before or 0.0, after or 0.0), resource)
+        change = "" if not before or after is None else f"{(after - before) / before:+.1%}"
+        rows.append((name, _number(before, size), _number(after, size), unit, change.replace("%", " %")))
+    return rows
+
+
+def headline(trace: Trace, survey: Survey, load: float | None, report: Report) -> str:
+    """Return what was replayed: `28,481 jobs on 1 node, 100 CPUs, offered load 0.686`."""
+    total = capacity(trace.nodes, trace.resource)
+    jobs = _counted(survey.jobs, "job")
+    if (drawn := report.results[0].submitted) != survey.jobs:  # drawn to reach the load
+        jobs = f"{_counted(drawn, 'job')} drawn from {survey.jobs:,}"
+    offered = survey.offered(total) if load is None else load
+    said = f", offered load {offered:.3f}" if isfinite(offered) else ""  # infinite if all arrive at once
+    nodes = _counted(len(trace.nodes), "node")
+    return f"{jobs} on {nodes}, {total / WHOLE:,g} {pieces(trace.resource)}{said}"
+
+
+def left_out(survey: Survey, report: Report) -> Iterator[str]:
+    """Yield what no figure counts, and what stopped runs."""
+    tally = survey.tally
+    for reason, count in sorted(tally.filtered.items()):
+        yield f"left out: {count} × {reason}"
+    if tally.bad:
+        yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
+    if worst := report.worst.stranded:
+        yield f"never started: {worst:,} of {report.worst.submitted:,}; they are not in the means"
+        yield from (f"  {why}" for why in report.worst.why)
+    stopped = [f"{count} × {why.value}" for why, count in report.stops.items() if why.value != "preempted"]
+    if stopped:
+        yield f"stopped and restarted: {', '.join(sorted(stopped))}"
+    if len(report.seeds) > 1 and not report.drawn:
+        yield "this replay draws no random numbers, so all seeds have the same result"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _number(value: float | None, size: float) -> str:

@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.base import Object
-from muster.app.wiring import compile_queue, compile_worker, worker
+from muster.app import worker
+from muster.app.wiring import compile_queue, compile_worker
 from muster.app.wiring.compile_queue import AGAIN, DEADLINE, WAITING, AtOnce, Queue
 from muster.app.wiring.compiling import Answer, Context, Job, Policy, Question
-from muster.app.wiring.worker import Ended, Worker
+from muster.app.worker import Ended, Worker
 from muster.compiler.facts import EMBEDDED_FACTS
 from muster.kube.clock import SystemClock
 from tests.controllers.memory import START

@@ -6,9 +6,10 @@ from typing import cast
 import msgspec
 import pytest
 
-from muster.app.wiring import selecting, worker
+from muster.app import worker
+from muster.app.wiring import selecting
 from muster.app.wiring.selecting import TOGETHER, Answer, Question, Selecting, answer
-from muster.app.wiring.worker import Ended, Worker
+from muster.app.worker import Ended, Worker
 from muster.translate.devices.selectors import MISSING, Expressions, Facts
 from tests.patience import PATIENCE
 

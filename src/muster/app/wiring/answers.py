@@ -4,7 +4,7 @@ import logging
 from typing import Final
 
 from muster.app.wiring.selecting import Selecting
-from muster.app.wiring.worker import Ended
+from muster.app.worker import Ended
 from muster.kube.clock import Clock
 from muster.runtime.watched import WatchedMirror
 

@@ -21,7 +21,7 @@ import msgspec
 
 from muster.app.wiring import compile_worker
 from muster.app.wiring.compiling import Answer, Answerer, Context, Job, Policy
-from muster.app.wiring.worker import Ended, Worker
+from muster.app.worker import Ended, Worker
 from muster.compiler.facts import END
 from muster.controllers.driver import Signal
 from muster.kube.clock import Clock, back_off

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from muster.app.wiring.compiling import Answer, Answerer, Question
-from muster.app.wiring.worker import MEMORY, Worker, serve
+from muster.app.worker import MEMORY, Worker, serve
 
 log = logging.getLogger(__name__)
 

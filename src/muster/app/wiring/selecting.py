@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.app.wiring.worker import MEMORY, Ended, Worker, serve
+from muster.app.worker import MEMORY, Ended, Worker, serve
 from muster.translate.devices.selectors import MISSING, Expressions, Facts
 
 log = logging.getLogger(__name__)

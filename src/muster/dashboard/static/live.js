@@ -15,8 +15,9 @@ async function refresh() {
       const headers = { Accept: "text/vnd.muster.main" };
       if (tag) headers["If-None-Match"] = tag;
       const answer = await fetch(location.pathname + location.search, { headers, cache: "no-store" });
-      status.textContent = answer.status >= 500 ? "this page could not be shown as it is now" : "";
-      if (answer.status === 304 || answer.status >= 500) continue;
+      const loads = answer.status === 503; // a page that says how far the first load is
+      status.textContent = answer.status >= 500 && !loads ? "this page could not be shown as it is now" : "";
+      if (answer.status === 304 || (answer.status >= 500 && !loads)) continue;
       tag = answer.headers.get("ETag") || "";
       Idiomorph.morph(document.querySelector("main"), await answer.text(), {
         ignoreActiveValue: true,
@@ -48,5 +49,9 @@ document.addEventListener("change", (event) => {
   if (form) form.requestSubmit();
 });
 setInterval(ages, 1000);
-// what pods print changes no object, so nothing tells of it
-setInterval(() => { if (!document.hidden && document.querySelector("main [data-follows]")) refresh(); }, 5000);
+// what pods print, and how far a computation is, changes no object, so nothing tells of it
+let ticks = 0;
+setInterval(() => {
+  const follows = document.querySelector("main [data-follows]");
+  if (follows && !document.hidden && ++ticks % Number(follows.dataset.follows || 5) === 0) refresh();
+}, 1000);

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 
 from muster.core.words.events import NodeChanged
@@ -13,6 +14,8 @@ class Format(StrEnum):
     PHILLY = "philly"
     OPENB = "openb"
     MUSTER = "muster"
+    #: a live scheduler's journal, as a trace of its jobs; never recognised by its beginning
+    JOURNAL = "journal"
 
 
 def open_trace(
@@ -22,11 +25,15 @@ def open_trace(
     nodes: Sequence[NodeChanged] = (),
     estimates: Estimates = Estimates.USER,
     skip_bad: bool = False,
+    last: float = inf,
 ) -> Trace:
     """`nodes` stand for the machine of a trace that has none; without a format, the files tell theirs.
 
+    `last`: seconds at the end of a journal that count.
+
     Raises TraceError.
     """
+    from muster.sim.readers.journal import JournalTrace
     from muster.sim.readers.native import Native
     from muster.sim.readers.openb import Openb
     from muster.sim.readers.philly import Philly
@@ -39,6 +46,8 @@ def open_trace(
         return Openb(paths, nodes, skip_bad)
     if len(paths) > 1:
         raise TraceError(f"--format {format} is one file; got {len(paths)}")
+    if format is Format.JOURNAL:
+        return JournalTrace(paths[0], last)
     if format is Format.SWF:
         return Swf(paths[0], nodes, estimates, skip_bad)
     return Philly(paths[0], nodes, skip_bad)
