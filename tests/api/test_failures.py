@@ -164,6 +164,14 @@ def failed(name: str, code: int | None, seconds: float | None, **more: Any) -> F
             [failed("w-2", 17, 8), *(failed(f"w-{n}", 1, 8.13) for n in (0, 1, 3))],
             "w-2 exited with code 17 on n; 3 others with code 1, 130 ms later",
         ),
+        (  # as indexes that are retried
+            [failed("w-2", 17, 8), *(failed(f"w-{n}", 1, 8.02 + 9 * n) for n in (0, 1, 3))],
+            "w-2 exited with code 17 on n; 3 others with code 1, the next within the same 20 ms" + UNCERTAIN,
+        ),
+        (
+            [failed("w-2", 17, 8), *(failed(f"w-{n}", 1, 9 + 9 * n) for n in (0, 1, 3))],
+            "w-2 exited with code 17 on n; 3 others with code 1, the next 1 s later",
+        ),
         (  # peers of a lost member all fail alike
             [failed("w-2", 17, 8.06), *(failed(f"w-{n}", 1, 8) for n in (0, 1, 3))],
             "w-2 exited with code 17 on n; 3 others with code 1, within the same 60 ms" + UNCERTAIN,

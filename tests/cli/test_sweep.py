@@ -11,7 +11,7 @@ spec:
   operator: jobset
   command: |
     echo "lr=$LR seed=$SEED index=$JOB_COMPLETION_INDEX"
-    echo "acc=0.$SEED" > /dev/termination-log
+    echo "acc=0.$SEED" > "$MUSTER_RESULT"
     cd "$MUSTER_CHECKPOINT_DIR"
     test -e fixed || test "$SEED" != 2 || { touch fixed; exit 3; }
   scheduling:
@@ -35,6 +35,7 @@ def test_failed_trials_are_found_and_run_again(muster: Muster) -> None:
         ("1", "2", "failed", "3"),
         ("2", "3", "succeeded", "0"),
     ]
+    assert [row["result"] for row in rows] == ["acc=0.1", "acc=0.2", "acc=0.3"]
     assert muster.run("retry", "sweep").lines == [f"{name}-r1"]
     again = muster.run("retry", name, code=2)
     assert f"{name} has been retried already, as {name}-r1" in again.err

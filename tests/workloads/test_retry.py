@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from muster import names
 from muster.api.base import Object
 from muster.api.indexes import Indexes
-from muster.workloads.retry import NothingLeft, Retry, again, next_name, original
+from muster.workloads.retry import NothingLeft, Retry, again, next_name, originals
 
 
 def job(completions: int, **spec: object) -> Object:
@@ -104,7 +104,7 @@ def test_a_retry_of_a_retry_knows_the_first_indexes(first: set[int], data: st.Da
     assert retry is not None
     assert (retry.name, retry.uid, twice["metadata"]["name"]) == ("j-r1", "1", "j-r2")
     for number, position in enumerate(sorted(second)):
-        assert original(retry, number) == sorted(first)[position]
+        assert originals(retry, len(second))[number] == sorted(first)[position]
         assert run(twice["spec"], {"JOB_COMPLETION_INDEX": number}) == f"x {sorted(first)[position]}"
 
 
@@ -166,4 +166,10 @@ def test_names_follow_each_other(name: str, retried: bool, following: str) -> No
 @pytest.mark.parametrize("text", [None, "", "{", "[" * 90_000, '{"name":1}', '"x"'])
 def test_an_annotation_that_anybody_wrote_is_no_retry(text: str | None) -> None:
     assert Retry.read(text) is None
-    assert original(Retry("a", "1", "garbage"), 3) == 3
+    assert list(originals(Retry("a", "1", "garbage"), 3)) == [0, 1, 2]
+
+
+def test_the_first_indexes_are_known_however_many_an_annotation_names() -> None:
+    assert list(originals(Retry("a", "1", "7,9-999999999"), 3)) == [7, 9, 10]
+    assert list(originals(Retry("a", "1", "7"), 3)) == [7, 1, 2]
+    assert originals(None, 10**9)[10**8] == 10**8

@@ -30,6 +30,8 @@ from muster.names import PREEMPTED
 #: before they record an end, and of API servers.
 RESOLUTION: Final = timedelta(milliseconds=100)
 WHOLE_SECONDS: Final = timedelta(seconds=1)
+#: Pods whose ends are further apart have not failed together.
+_AT_ONCE: Final = timedelta(seconds=1)
 #: Exit codes that a verdict names at most.
 CODES: Final = 3
 #: Reasons of pods that a node has ended as a whole, the exit codes of containers that it has killed, and how
@@ -81,6 +83,8 @@ class Verdict:
     later: timedelta | None = None
     #: whether `later` is below what the clocks resolve, so that the order is a guess
     unordered: bool = False
+    #: whether the others failed over more than `_AT_ONCE`, so that `later` is that of the next one only
+    spread: bool = False
 
     @property
     def code(self) -> int:
@@ -116,12 +120,13 @@ class Verdict:
         )
         if self.later is None:
             return said
+        said += ", the next" if self.spread else ","
         if self.unordered:
             at = self.first.at
             whole = self.later == timedelta() and at is not None and at.microsecond == 0
             span = "second" if whole else _span(self.later)
-            return f"{said}, within the same {span}, so the order is not certain"
-        return f"{said}, {_span(self.later)} later"
+            return f"{said} within the same {span}, so the order is not certain"
+        return f"{said} {_span(self.later)} later"
 
 
 def failures(pod: Pod) -> list[Failure]:
@@ -191,7 +196,8 @@ def verdict(found: Iterable[Failure]) -> Verdict | None:
     times = [each.at for each in others if each.at is not None]
     later = abs(min(times) - first.at) if times and first.at is not None else None
     unordered = any(_too_close(first, each) for each in others)
-    return Verdict(first, codes, later, unordered)
+    spread = bool(times) and max(times) - min(times) > _AT_ONCE
+    return Verdict(first, codes, later, unordered, spread)
 
 
 #: Words between what a message says and the verdict with which it ends.

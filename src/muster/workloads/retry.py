@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -120,8 +121,8 @@ def _indexes(chosen: Sequence[int] | None, before: Retry | None) -> str:
         return str(Indexes.of(chosen)) if chosen is not None else ""
     if chosen is None:
         return before.indexes
-    known = list(_each(Indexes.salvage(before.indexes)))
-    return str(Indexes.of(known[index] for index in chosen if index < len(known)))
+    known = originals(before, max(chosen) + 1)
+    return str(Indexes.of(known[index] for index in chosen))
 
 
 def _each(indexes: Indexes) -> Iterator[int]:
@@ -129,13 +130,12 @@ def _each(indexes: Indexes) -> Iterator[int]:
         yield from range(lo, hi + 1)
 
 
-def original(retry: Retry | None, index: int) -> int:
-    """The index that a pod of a retry had in the first job."""
+def originals(retry: Retry | None, count: int) -> Sequence[int]:
+    """The indexes that the first `count` indexes of a retry had in the first job."""
     if retry is None or not retry.indexes:
-        return index
-    return next(
-        (was for number, was in enumerate(_each(Indexes.salvage(retry.indexes))) if number == index), index
-    )
+        return range(count)
+    found = list(islice(_each(Indexes.salvage(retry.indexes)), count))
+    return [*found, *range(len(found), count)]
 
 
 def _job(job: Object, done: Mapping[tuple[str, int], Indexes], mode: Mode | None) -> list[int] | None:

@@ -7,11 +7,12 @@ from typing import Final
 
 from muster.api.core_v1 import Pod
 from muster.api.marks import MATRIX
+from muster.api.matrix import MOST_TRIALS
 from muster.api.progress import Report, report
 from muster.app.views.job import JobView
 from muster.names import PROGRESS, RETRY_OF
 from muster.workloads.pod_run import PodRun, label_of
-from muster.workloads.retry import Retry, original
+from muster.workloads.retry import Retry, originals
 
 #: Characters of a result that are shown.
 _LONGEST: Final = 200
@@ -46,17 +47,18 @@ def trials(view: JobView, runs: Iterable[PodRun]) -> list[Trial]:
     for run in runs:
         place = (run.job_global_index or 0, run.replicated_job, run.job_index or 0, run.completion_index or 0)
         attempts[place].append(run)
+    before = originals(retry, min(view.wanted, MOST_TRIALS))
     found = []
     for (_, _, _, index), own in sorted(attempts.items()):
-        last, was = own[-1], original(retry, index)
+        last, was = own[-1], before[index] if index < len(before) else index
         parameters = matrix.parameters(was) if matrix is not None and was < matrix.size else {}
         found.append(_trial(str(was) if matrix is not None else label_of(last), parameters, own, pods))
     if matrix is not None:
         started = {trial.index for trial in found}
         found += [
             Trial(str(was), matrix.parameters(was))
-            for index in range(view.wanted)
-            if (was := original(retry, index)) < matrix.size and str(was) not in started
+            for was in before
+            if was < matrix.size and str(was) not in started
         ]
         found.sort(key=lambda trial: int(trial.index))
     return found

@@ -136,7 +136,7 @@ def _pod(manifest: Manifest, type_: Type, peers: list[str], name: str, options: 
         "name": type_.name,
         "command": ["/bin/sh", "-c", _parameters(scheduling.matrix) + _shell_line(manifest.command)],
         "env": [
-            *variables.of_every_pod(peers),
+            *variables.of_every_pod(peers, trials=scheduling.matrix is not None),
             *({"name": key, "value": value} for key, value in manifest.env.items()),
         ],
         "resources": _requirements(resources),

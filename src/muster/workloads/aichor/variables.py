@@ -20,6 +20,8 @@ FROM_LABELS: Final = {
 }
 PEERS: Final = "MUSTER_PEERS"
 COORDINATOR: Final = "MUSTER_COORDINATOR"
+#: Of a sweep: the file for a trial's result, which every cluster keeps as the message of the container's end.
+RESULT: Final = ("MUSTER_RESULT", "/dev/termination-log")
 
 _PROTECTED: Final = {
     *FROM_LABELS,
@@ -42,8 +44,11 @@ def protected(name: str) -> bool:
     return name in _PROTECTED or name.startswith("MUSTER_")
 
 
-def of_every_pod(peers: list[str]) -> list[Object]:
-    """The variables as a container's `env`. `peers`: the first wave's hosts, in the order of the file."""
+def of_every_pod(peers: list[str], *, trials: bool = False) -> list[Object]:
+    """The variables as a container's `env`. `peers`: the first wave's hosts, in the order of the file.
+
+    `trials`: whether the pods are trials of a sweep.
+    """
     env: list[Object] = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
         for name, label in FROM_LABELS.items()
@@ -52,6 +57,8 @@ def of_every_pod(peers: list[str]) -> list[Object]:
         env.append({"name": COORDINATOR, "value": peers[0]})
     if fits(peers):
         env.append({"name": PEERS, "value": ",".join(peers)})
+    if trials:
+        env.append({"name": RESULT[0], "value": RESULT[1]})
     return env
 
 
