@@ -54,11 +54,21 @@ class Seen:
     def template(self, name: str = "one", **exactly: Any) -> None:
         self.put(RESOURCE_CLAIM_TEMPLATE, name, spec={"devices": asks(**exactly)})
 
-    def pod(self, name: str, *, node: str = "", phase: str = "", template: str = "one", **more: Any) -> None:
+    def pod(
+        self,
+        name: str,
+        *,
+        node: str = "",
+        phase: str = "",
+        template: str = "one",
+        meta: Object | None = None,
+        **more: Any,
+    ) -> None:
         self.put(
             POD,
             name,
             {"phase": phase, "resourceClaimStatuses": [{"name": "c", "resourceClaimName": f"{name}-c"}]},
+            meta,
             nodeName=node,
             resourceClaims=[{"name": "c", "resourceClaimTemplateName": template}],
             containers=[{"name": "main"}],

@@ -129,7 +129,7 @@ class Snapshot:
             needed = (*needed, kinds.NODE)
         found, more = await cls.observe(client, schedulers, needed, priced=True), set[AnyKind]()
         if any(kind is kinds.DEVICE_CLASS for kind, _, _ in found.objects.items):
-            more |= {kinds.NODE, kinds.RESOURCE_SLICE}
+            more |= {kinds.NODE, kinds.RESOURCE_SLICE, kinds.RESOURCE_CLAIM_TEMPLATE, kinds.RESOURCE_CLAIM}
         if found.queues or any(kind.kind in there for kind in kinds.QUEUES):
             more |= {kinds.NODE}
         found.objects.items |= (await _objects(client, [*more.difference(needed)])).items

@@ -54,6 +54,8 @@ def _both(one: Shape, other: Shape) -> Shape:
         spread=_union(one.spread, other.spread),
         features=_union(one.features, other.features),
     )
+    if one.claims != other.claims:
+        return replace(found, affinity=())  # no devices serve pods that ask for different ones
     amounts = dict(found.requests)
     # a whole device and a share of one are not had together
     return replace(found, affinity=()) if GPU in amounts and GPU_SHARE in amounts else found

@@ -294,6 +294,11 @@ def _unable(filled: Filled) -> Gate | None:
         if len(asks) > MOST_WAYS:
             ways = f"the pods of {name} differ from their template in {len(asks)} ways"
             return Gate(Code.INVALID, f"{ways}; muster places at most {MOST_WAYS} in one gang")
+        if len({one.shape.claims for one in asks}) > 1:
+            told = (
+                f"the resourceClaims of the pods of {name} ask for different devices; delete these pods, so"
+            )
+            return Gate(Code.INVALID, f"{told} that their claims are made from the template as it is now")
     refusals = {one.refusal for asks in filled.asks.values() for one in asks if one.refusal is not None}
     return min(refusals, key=lambda gate: (gate.code is not Code.INVALID, gate.message), default=None)
 

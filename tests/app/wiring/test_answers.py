@@ -6,8 +6,9 @@ from typing import cast
 import pytest
 
 from muster.api.kinds import DEVICE_CLASS, RESOURCE_SLICE
+from muster.app.plan.answers import Answer
 from muster.app.wiring.answers import AGAIN, answering
-from muster.app.wiring.selecting import Answer, Selecting
+from muster.app.wiring.selecting import Selecting
 from muster.core.words.devices import DeviceKind, DeviceKindChanged
 from muster.kube.clock import Clock
 from muster.runtime.watched import WatchedMirror

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from muster.app import worker
+from muster.app.plan.answers import TOGETHER, Answer, Question
 from muster.app.wiring import selecting
-from muster.app.wiring.selecting import TOGETHER, Answer, Question, Selecting, answer
+from muster.app.wiring.selecting import Selecting, answer
 from muster.app.worker import Ended, Worker
 from muster.translate.devices.selectors import MISSING, Expressions, Facts
 from tests.patience import PATIENCE

@@ -12,6 +12,7 @@ from typing import Final
 from muster.api import quantity
 from muster.core.offline import misfit
 from muster.core.words.decisions import Explanation
+from muster.core.words.devices import DeviceKindChanged, DevicesChanged
 from muster.core.words.events import Event, LayersChanged, NodeChanged, OutOfReach
 from muster.core.words.gang import Code, Gang, Gate, NodeName, Operator, Shape
 from muster.core.world.devices import WHOLE
@@ -83,7 +84,7 @@ def advice(gangs: Sequence[Gang], events: Iterable[Event]) -> str | None:
     """
     if any(invalid(gangs)):
         return None
-    layers = [event for event in events if not isinstance(event, NodeChanged)]
+    layers = [event for event in events if not isinstance(event, NodeChanged | DevicesChanged)]
     large: str | None = None
     for apart in (False, True):
         text = _nodes_for(gangs, apart=apart)
@@ -112,12 +113,20 @@ def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
 
 
 def usable(events: Iterable[Event]) -> list[Event]:
-    """The events on nodes and layers, as if each node were ready and not cordoned."""
-    return [
-        replace(event, cordoned=False, ready=True) if isinstance(event, NodeChanged) else event
-        for event in events
-        if isinstance(event, NodeChanged | LayersChanged | OutOfReach)
-    ]
+    """The events on nodes, devices and layers, as if each node were ready and not cordoned, and all free."""
+    return [found for event in events if (found := _usable(event)) is not None]
+
+
+def _usable(event: Event) -> Event | None:
+    match event:
+        case NodeChanged():
+            return replace(event, cordoned=False, ready=True)
+        case DevicesChanged():
+            return replace(event, taken=())
+        case LayersChanged() | OutOfReach() | DeviceKindChanged():
+            return event
+        case _:
+            return None
 
 
 def _too_large(gangs: Iterable[Gang], events: Sequence[Event]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from muster.api.base import AnyKind, Resource
+from muster.app.plan.answers import answered
 from muster.core.words.events import Event
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.plan_record import plan_found
@@ -65,6 +66,8 @@ class SnapshotMirror:
     def changes(self) -> list[Event]:
         """The changes since the last call, and the open plans, which may be repeated."""
         changes = self.mirror.drain(self.now).events
+        while self.mirror.devices.asks and answered(self.mirror.devices):
+            changes += self.mirror.drain(self.now).events
         planned = [gang for gang in self.mirror.planned() if gang in self.mirror.groups]
         return [*changes, *(plan_found(gang, self.mirror.plans(gang)[-1], self._find) for gang in planned)]
 

@@ -39,7 +39,10 @@ SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
 SHARING: Final[tuple[Kind[Any], ...]] = (*kinds.QUEUES, kinds.RESOURCE_QUOTA)
 #: What a file may have that gangs are read from
 GANGS: Final = (*JOBS, *groups.OF_NAMED)
-_PROPOSED: Final = (kinds.NODE, *SURROUNDINGS, *SHARING, *GANGS)
+_PROPOSED: Final[tuple[Kind[Any], ...]] = (
+    *(kinds.NODE, kinds.RESOURCE_CLAIM_TEMPLATE, kinds.RESOURCE_CLAIM),
+    *(*SURROUNDINGS, *SHARING, *GANGS),
+)
 
 
 class Preflight:

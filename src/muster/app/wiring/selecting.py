@@ -6,12 +6,12 @@ that takes too long, or ends the process, holds of no device, and its fault says
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from muster.app.plan.answers import COMMAND, TOGETHER, Answer, Question
 from muster.app.worker import MEMORY, Ended, Worker, serve
 from muster.translate.devices.selectors import MISSING, Expressions, Facts
 
@@ -19,20 +19,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds for one expression and at most `TOGETHER` devices.
 DEADLINE: Final = 10.0
-TOGETHER: Final = 1_000
-COMMAND: Final = (sys.executable, "-P", "-m", "muster.app.wiring.selecting")
-
-
-class Question(msgspec.Struct):
-    expression: str
-    devices: list[Facts]
-
-
-class Answer(msgspec.Struct):
-    """Of which of the devices the expression holds, in their order; if it has a fault: of none."""
-
-    holds: list[bool] = []
-    fault: str = ""
 
 
 class Selecting:
