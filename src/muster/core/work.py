@@ -44,6 +44,11 @@ class _Tenant:
     asked: dict[Hashable, bool] = field(default_factory=dict)
 
 
+def in_steps(nodes: int) -> int:
+    """How many steps a vector operation over so many nodes is."""
+    return 1 + nodes // _NODES
+
+
 class WorkBudget:
     """Says which demands are worked on in a cycle. Bounded by the demands that asked in the last cycle."""
 
@@ -122,6 +127,6 @@ class WorkBudget:
         if self._steps is None or not steps:
             return
         tenant = self.tenants.setdefault(namespace, _Tenant())
-        parts = steps * _PARTS * (1 + nodes // _NODES)
+        parts = steps * _PARTS * in_steps(nodes)
         self._used += parts
         tenant.debt = min(tenant.debt + parts, _DEBT * self._steps)

@@ -1,15 +1,18 @@
 """Gangs whose pods have claims: started with devices by name, whole, and never with a device twice."""
 
+import itertools
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.cycle import Scheduler
+from muster.core.cycle import Config, Scheduler
 from muster.core.saved import restored, saved
 from muster.core.words.decisions import Assign, Evict
 from muster.core.words.devices import (
+    ALL,
     Allocation,
     ClaimShape,
     DeviceAsk,
@@ -23,8 +26,10 @@ from muster.core.words.devices import (
 )
 from muster.core.words.events import Event, GangRemoved, GangSubmitted, PodsBound, PodsEnded
 from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodSet, Shape
+from muster.core.world import allocation, claims
 from tests.core.words import amounts, assigns, gang, node, pod, shape, waits
 
+STEPS = Config().steps or 0
 GPU = "deviceclass/gpu"
 LARGE = "deviceclass/large"
 #: Two cliques, of which the devices of one are large as well.
@@ -105,6 +110,20 @@ def test_pods_of_several_sets_are_decided_together(first: str) -> None:
     [assign] = submit(cluster(devices("a", 2, 2)), gang("g", *sets))
     assert len(had(assign)) == 4
     assert not submit(cluster(devices("a", 3, 1)), gang("g", *sets))
+
+
+def test_pods_with_different_claims_are_spread_over_nodes_as_their_devices_allow() -> None:
+    """The first node that has a device for the one is the only node whose devices are all free."""
+    sets = (PodSet("any", claiming(1), 1, 1), PodSet("all", claiming(ALL), 1, 1))
+    all_ = replace(sets[1].shape, requests=amounts({"cpu": 1, GPU: 1}))
+    sets = (sets[0], replace(sets[1], shape=all_))
+    for first, second in (
+        (devices("a", 2), devices("b", 3, taken=1)),
+        (devices("a", 3, taken=1), devices("b", 2)),
+    ):
+        [assign] = submit(cluster(first, second, DevicesChanged("c")), gang("g", *sets))
+        assert len(had(assign)) == 3
+    assert not submit(cluster(devices("a", 3, taken=1), devices("b", 3, taken=1)), gang("g", *sets))
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -238,6 +257,70 @@ def test_why_a_gang_waits_for_devices(of: Shape, code: Code, message: str) -> No
     assert message in wait.explanation.message
     if code is Code.FRAGMENTED:
         assert wait.explanation.pod_sets[0].limited_by == {"devices": 1}
+
+
+def hard(number: int) -> Shape:
+    """Claims that take all steps to decide, and fit nowhere as far as is found."""
+    requests = tuple(DeviceRequest(f"r{i}", (DeviceAsk((GPU,), 2),)) for i in range(12))
+    rules = tuple(
+        DeviceConstraint(name, (f"r{i}",), i % 2 == 0) for i in range(12) for name in ("clique", "y")
+    )
+    return replace(shape(cpu=1 + number), claims=(ClaimShape("c", requests, rules),))
+
+
+def of_many_kinds() -> Scheduler:
+    """Nodes whose devices all differ: each node has kinds of its own."""
+    made, kinds = Scheduler(), itertools.count()
+    for name in "abcdefgh":
+        own = [KindId(next(kinds)) for _ in range(24)]
+        for i, each in enumerate(own):
+            values = (("clique", f"int:{i % 7}"), ("serial", f"int:{each}"), ("y", f"int:{i % 5}"))
+            made.apply(DeviceKindChanged(each, DeviceKind(frozenset({GPU}), values)))
+        made.apply(node(name, gpu=0))
+        found = tuple((DeviceId(f"{name}/{i}"), each) for i, each in enumerate(own))
+        made.apply(DevicesChanged(name, found))
+    return made
+
+
+def test_hard_claims_are_decided_later_and_delay_no_other_namespace() -> None:
+    made = of_many_kinds()
+    for i in range(8):
+        made.apply(GangSubmitted(replace(gang(f"evil{i}", of=hard(i)), namespace="evil", priority=9)))
+    made.apply(GangSubmitted(replace(gang("good", of=claiming(2)), namespace="good")))
+    before = made.world.nodes.steps
+    decisions = made.decide(0.0)
+    assert [each.gang for each in assigns(decisions)] == ["good"]
+    assert made.world.nodes.steps - before < 4 * STEPS
+    found = Counter(each.explanation.code for each in waits(decisions))
+    assert found[Code.POSTPONED] > 5
+    cycles = [made.decide(float(now)) for now in range(1, 100)]
+    told = {each.gang: each.explanation.code for some in cycles for each in waits(some)}
+    assert Code.POSTPONED not in {told.get(GangId(f"evil{i}"), Code.POSTPONED) for i in range(8)}
+
+
+def test_nodes_whose_devices_differ_in_what_no_claim_compares_are_decided_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions = []
+    monkeypatch.setattr(claims, "serve", lambda *a, **b: questions.append(1) or allocation.serve(*a, **b))
+    assert submit(of_many_kinds(), gang("g", of=claiming(2, same=True)))
+    assert len(questions) < 8
+
+
+def test_what_is_found_because_somebody_asks_is_work_of_the_next_cycle() -> None:
+    """So whether somebody asks why a gang waits changes no decision."""
+    made, of = of_many_kinds(), hard(0)
+    made.decide(0.0)
+    nodes = made.world.nodes
+    with nodes.claims.between():
+        made.fit.slots.room(of)
+    spent = []
+    for _ in range(2):
+        before = nodes.steps
+        made.fit.slots.room(of)
+        spent.append(nodes.steps - before)
+    assert spent[0] >= STEPS
+    assert spent[1] == 0
 
 
 amount = st.integers(0, 4)

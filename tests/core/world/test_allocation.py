@@ -15,7 +15,7 @@ from muster.core.words.devices import (
     DeviceRequest,
     KindId,
 )
-from muster.core.world.allocation import Claims, Room, serve
+from muster.core.world.allocation import Claims, Room, seen, serve
 from tests.core.claiming import GPU, There, claims, kind, possible
 
 #: Two cliques of four GPUs.
@@ -148,3 +148,43 @@ def test_as_many_pods_as_an_exhaustive_search_finds(
     assert min(found.further, 3) == max(expected)
     assert found.grants is not None
     assert len(found.grants) == len(first) + found.further
+
+
+@given(st.lists(st.tuples(kind, st.booleans()), max_size=6), claims(), st.integers(0, 4), st.booleans())
+def test_rooms_that_claims_cannot_tell_apart_serve_as_many(
+    devices: list[tuple[DeviceKind, bool]], asked: Claims, memory: int, swap: bool
+) -> None:
+    """Other kinds, other values, other answers that they do not ask for: it looks the same."""
+    other = {"a": "v", "b": "w"} if swap else {"a": "b", "b": "a"}
+
+    def renamed(each: DeviceKind) -> DeviceKind:
+        values = tuple((name, other.get(value, value)) for name, value in each.attributes)
+        return replace(each, attributes=values, answers=each.answers | {"unasked"})
+
+    def of(some: list[tuple[DeviceKind, bool]], first: int) -> tuple[Room, dict[KindId, DeviceKind]]:
+        numbers = {each: KindId(first + i) for i, each in enumerate(dict.fromkeys(each for each, _ in some))}
+        free, busy = (Counter(numbers[each] for each, taken in some if taken is b) for b in (False, True))
+        listed = tuple((k, free[k], busy[k]) for k in sorted(numbers.values()))
+        return Room(listed, (("memory", memory), ("unused", first))), {k: each for each, k in numbers.items()}
+
+    here, there = of(devices, 0), of([(renamed(each), taken) for each, taken in devices], 7)
+    assert seen(*here, asked) == seen(*there, asked)
+    assert serve(*here, [], asked).further == serve(*there, [], asked).further
+
+
+@given(
+    st.lists(st.tuples(kind, st.booleans()), max_size=3),
+    st.lists(st.tuples(kind, st.booleans()), max_size=3),
+    claims(),
+)
+def test_rooms_that_look_the_same_serve_as_many(
+    one: list[tuple[DeviceKind, bool]], other: list[tuple[DeviceKind, bool]], asked: Claims
+) -> None:
+    rooms = []
+    for some in (one, other):
+        numbers = {each: KindId(i) for i, each in enumerate(dict.fromkeys(each for each, _ in some))}
+        free, busy = (Counter(numbers[each] for each, taken in some if taken is b) for b in (False, True))
+        listed = tuple((k, free[k], busy[k]) for k in sorted(numbers.values()))
+        rooms.append((Room(listed, (("memory", 2),)), {k: each for each, k in numbers.items()}))
+    if seen(*rooms[0], asked) == seen(*rooms[1], asked):
+        assert serve(*rooms[0], [], asked).further == serve(*rooms[1], [], asked).further

@@ -128,7 +128,8 @@ class Scheduler:
         This is for single requests: a cycle spends less on remedies, for the first gangs of each queue only.
         """
         state = self.world.gangs.get(gang)
-        return None if state is None else self._explainer.asked(state)
+        with self.world.nodes.claims.between():
+            return None if state is None else self._explainer.asked(state)
 
     def front(self, queue: str, most: int) -> list[GangId]:
         """Which gangs of a queue wait, in the order in which they are served, at most so many."""

@@ -85,6 +85,8 @@ class PlacementStep:
         self._ledger, self._nodes = world.ledger, world.nodes
         self._charged = ChargedDomains(parts)
         self._pending_evictions = world.pending_evictions
+        #: by namespace, steps on demands that have not been tried yet
+        self._unpaid: dict[str, int] = {}
 
     def cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
         """Whether the gang does not start with `demand`, all or a part of what it lacks: known, or postponed.
@@ -96,7 +98,7 @@ class PlacementStep:
             return True
         if cap_exceeded:
             return not self._preemption.may_help(state, demand)
-        if state.plain and self._refuted(state, demand) and not self._reservations.closed:
+        if state.plain and self._refuted_at_cost(state, demand) and not self._reservations.closed:
             if self._preemption.may_help(state, demand):
                 return False
             return tier is Tier.BORROWING or not (self._reservations.wanted(demand) and state.waits)
@@ -124,8 +126,8 @@ class PlacementStep:
             if answer.starts:
                 trial.keep()
         decisions = self.conclude(attempt, answer, now)
-        if self._work is not None and not attempt.demand.fits_by_slots and state.gang is not None:
-            self._work.charge(state.gang.namespace, self._nodes.steps - before, len(self._nodes))
+        if not attempt.demand.fits_by_slots and state.gang is not None:
+            self._pay(state.gang.namespace, self._nodes.steps - before)
         return decisions
 
     def _postponed(self, state: GangState, demand: Demand, *, peek: bool = False) -> bool:
@@ -216,6 +218,22 @@ class PlacementStep:
     def _refuted(self, state: GangState, demand: Demand) -> bool:
         """Whether this demand of the gang need not be tried."""
         return state.gang is not None and self._infeasible.refuses(state.gang.namespace, demand)
+
+    def _refuted_at_cost(self, state: GangState, demand: Demand) -> bool:
+        """As `_refuted`, before it is tried: work for claims on devices. A gang that is tried pays then."""
+        before = self._nodes.steps
+        refuted = self._refuted(state, demand)
+        if self._work is not None and demand.claiming and state.gang is not None:
+            namespace = state.gang.namespace
+            self._unpaid[namespace] = self._unpaid.get(namespace, 0) + self._nodes.steps - before
+            if refuted:
+                self._pay(namespace, 0)
+        return refuted
+
+    def _pay(self, namespace: str, steps: int) -> None:
+        """Charge a namespace for steps on its demands."""
+        if self._work is not None:
+            self._work.charge(namespace, steps + self._unpaid.pop(namespace, 0), len(self._nodes))
 
     def _comparable(self, state: GangState) -> bool:
         """Whether what is known about its demand holds for this gang, and the other way round."""

@@ -177,6 +177,8 @@ class Slots:
             vector = self._last = recent(self._vectors, shape, self._new, _KEPT)
             self._asked = shape
         nodes = self._nodes
+        if nodes.claims.owed:
+            nodes.claims.pay(shape.claims)
         if vector.position != nodes.changes.end or vector.layout != nodes.layout:
             self._refresh(vector)
         return vector

@@ -14,7 +14,7 @@ A claim can be made hard on purpose, so a question has `STEPS`. An answer beyond
 until then is right, but more might fit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -102,6 +102,24 @@ def serve(
     return _Search(room, kinds, pods, more, most, steps).answer()
 
 
+def seen(room: Room, kinds: Mapping[KindId, DeviceKind], claims: Claims) -> Hashable:
+    """What pods with these claims can tell of a room: rooms in which it is equal serve equally many.
+
+    It names neither kinds nor values of attributes. So rooms are alike whose devices all differ, if no claim
+    can tell one such device from another.
+    """
+    types, free = _types(room, kinds, {claims: None})
+    counters = {name for each in types for name, _ in each.kind.consumes}
+    names = {rule.attribute for claim in claims for rule in claim.constraints}
+    values: dict[tuple[str, str], int] = {}
+    found = []
+    for each, number in zip(types, free, strict=True):
+        compared = [pair for pair in each.kind.attributes if pair[0] in names]
+        numbered = tuple((pair[0], values.setdefault(pair, len(values))) for pair in compared)
+        found.append((each.answers, numbered, each.kind.consumes, number, each.total))
+    return tuple(found), tuple(each for each in room.counters if each[0] in counters)
+
+
 @dataclass(frozen=True, slots=True)
 class _Type:
     """Devices that no claim in question tells apart."""
@@ -110,6 +128,7 @@ class _Type:
     kind: DeviceKind
     attributes: Mapping[str, str]
     total: int
+    answers: "_Answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +142,12 @@ class _Ask:
     constraints: tuple[tuple[int, DeviceConstraint], ...]
 
 
+def _least(ask: _Ask) -> int:
+    return 1 if ask.count is None else ask.count
+
+
+#: How many devices, of which types.
+_Need = tuple[int, list[int]]
 #: What is free by type, then what is left by counter.
 _State = tuple[int, ...]
 #: Per ask, whether a kind matches, and whether its taints are tolerated.
@@ -150,6 +175,7 @@ class _Search:
         self._start: _State = (*free, *(amount for _, amount in room.counters))
         self._consumes = [self._consumed(each.kind) for each in self._types]
         self._asks = {claims: self._resolved(claims) for claims in shapes}
+        self._matched = {claims: [*self._values_of(asks)] for claims, asks in self._asks.items()}
         #: how many pods, the first among them, have been served before a state in vain
         self._vain: set[tuple[int, _State]] = set()
         #: by state, the most of the further pods from there, and the first step to it
@@ -216,15 +242,21 @@ class _Search:
         return best[0]
 
     def _at_most(self, state: _State, claims: Claims) -> int:
-        """Return a bound of the pods with these claims that a state serves, by the devices of requests."""
+        """Return a bound of the pods with these claims that a state serves, by the devices of requests.
+
+        Of devices that must have equal values, those of one value serve one pod at a time.
+        """
         bound, together, least = self._most, set[int](), 0
         for _, request in self._asks[claims]:
             usable = {t for ask in request for t in ask.types}
-            need = min((1 if ask.count is None else ask.count for ask in request), default=1)
+            need = min(map(_least, request), default=1)
             if need:
                 bound = min(bound, sum(state[t] for t in usable) // need)
             together |= usable
             least += need
+        for by_value in self._matched[claims]:
+            fits = [min(sum([state[t] for t in types]) // need for need, types in some) for some in by_value]
+            bound = min(bound, sum(fits))
         return min(bound, sum(state[t] for t in together) // least) if least else bound
 
     def _ways(self, claims: Claims, state: _State) -> Iterator[tuple[_State, tuple[Grant, ...]]]:
@@ -337,6 +369,30 @@ class _Search:
                 )
         return found
 
+    def _values_of(self, requests: Sequence[tuple[int, tuple[_Ask, ...]]]) -> Iterator[list[list[_Need]]]:
+        """Yield, for each constraint of equal values, what each request that it binds needs, by value."""
+        matching = {
+            i: rule
+            for _, request in requests
+            for ask in request
+            for i, rule in ask.constraints
+            if not rule.distinct
+        }
+        for i, rule in matching.items():
+            by_value: dict[str, list[int]] = {}
+            for t, each in enumerate(self._types):
+                if (value := each.attributes.get(rule.attribute)) is not None:
+                    by_value.setdefault(value, []).append(t)
+            bound = [r for _, r in requests if r and all(i in dict(ask.constraints) for ask in r)]
+            needs = [
+                (max(min(_least(ask) for ask in r), 1), {t for ask in r for t in ask.types}) for r in bound
+            ]
+            if needs:
+                yield [
+                    [(need, [t for t in types if t in usable]) for need, usable in needs]
+                    for types in by_value.values()
+                ]
+
     def _ask(self, request: str, ask: DeviceAsk, numbered: Sequence[tuple[int, DeviceConstraint]]) -> _Ask:
         label = f"{request}/{ask.name}" if ask.name else request
         bound = tuple((i, rule) for i, rule in numbered if rule.binds(request, label))
@@ -392,6 +448,6 @@ def _types(
         free = sum(n for _, n, _ in members)
         total = free + sum(n for _, _, n in members)
         ids = tuple(kind for kind, *_ in members)
-        found.append((use, free, _Type(ids, first, dict(first.attributes), total)))
+        found.append((use, free, _Type(ids, first, dict(first.attributes), total, answers)))
     found.sort(key=lambda each: (each[0], each[1], each[2].kinds))
     return [each for _, _, each in found], [free for _, free, _ in found]

@@ -9,7 +9,11 @@ pod of the gang off. Devices get names when a start is decided (`named`), and be
 on.
 
 What a node can serve depends on its `Room` alone, and is remembered by room: ten thousand equal nodes are
-decided once.
+decided once. Rooms that claims cannot tell apart are decided once, too (`allocation.seen`).
+
+A claim can be made hard on purpose. What it takes to decide it is work for the gangs that have it
+(`core/work.py`). Answers may also be found between two cycles, when somebody asks why a gang waits. Then
+their work is owed, and counts when a cycle reads them first: whether somebody asks changes no decision.
 
 A resource that one node gives out by number, and another one has as devices, is one resource
 (`with_devices`). A node that gives it out by number does so for all pods that request it, whatever devices it
@@ -17,7 +21,8 @@ has besides.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
 from typing import Final
@@ -40,7 +45,7 @@ from muster.core.words.devices import (
 )
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import NodeName, Shape
-from muster.core.world.allocation import STEPS, Claims, Room, Served, serve
+from muster.core.world.allocation import STEPS, Claims, Room, Served, seen, serve
 from muster.names import GPU
 
 _Ints = npt.NDArray[np.int32]
@@ -64,7 +69,12 @@ ANY_NUMBER: Final = 2**31 - 1
 
 
 class NodeClaims:
-    def __init__(self) -> None:
+    def __init__(self, work: Callable[[int], None]) -> None:
+        """`work` is called with the steps that answers took."""
+        self._work = work
+        #: by claims, steps that no cycle has counted yet; and whether no cycle goes on
+        self.owed: dict[Claims, int] = {}
+        self._between = False
         self.kinds: dict[KindId, DeviceKind] = {}
         self.devices: dict[NodeName, DevicesChanged] = {}
         #: how many pods and promised places have each device
@@ -94,6 +104,8 @@ class NodeClaims:
         #: rooms in which pods wait, by number
         self._situations: list[tuple[int, _Waiting]] = []
         self._situation: dict[tuple[int, _Waiting], int] = {}
+        #: as `_served`, by what the claims see of a room: pods, whether they might be more
+        self._alike: list[dict[Hashable, tuple[int, bool]]] = []
         #: which of these might be more, but for the steps
         self._open: set[tuple[int, int]] = set()
         #: by column: pods of this trial by the number of their claims
@@ -214,7 +226,9 @@ class NodeClaims:
         if (served := self._named.get(key)) is None:
             if len(self._named) >= _NAMED:
                 self._named.clear()
-            served = self._named[key] = self._serve(self._listed[key[0]], pods, steps=_NAMING * STEPS)
+            room = self._listed[key[0]]
+            claims = pods[0][0] if pods else ()
+            served = self._named[key] = self._serve(claims, room, pods, steps=_NAMING * STEPS)
         if served.grants is None:
             return None
         room, busy, by_type = self._listed[key[0]], self._busy(name), list[list[DeviceId]]()
@@ -235,13 +249,22 @@ class NodeClaims:
         return found
 
     def _serve(
-        self, room: Room, pods: Sequence[tuple[Claims, int]], more: Claims | None = None, steps: int = STEPS
+        self,
+        by: Claims,
+        room: Room,
+        pods: Sequence[tuple[Claims, int]],
+        more: Claims | None = None,
+        steps: int = STEPS,
     ) -> Served:
-        """As `serve`, with what claims ask for in this room."""
+        """As `serve`, with what claims ask for in this room; its steps are work of pods with claims `by`."""
         some = [(here, count) for claims, count in pods if (here := room.applying(claims))]
         if more is not None and not (more := room.applying(more)):
             return Served(ANY_NUMBER, False, (), ())
-        return serve(room, self.kinds, some, more, steps=steps)
+        served = serve(room, self.kinds, some, more, steps=steps)
+        self._work(served.steps)
+        if self._between and by in self._numbers:
+            self.owed[by] = self.owed.get(by, 0) + served.steps
+        return served
 
     # Slots
 
@@ -257,9 +280,8 @@ class NodeClaims:
         slots: _Ints = served[rooms]
         if (unknown := slots == _UNKNOWN).any():
             for room in np.unique(rooms[unknown]).tolist():
-                answer = self._serve(self._listed[room], (), claims)
-                served[room] = answer.further
-                if answer.open:
+                served[room], open_ = self._further(number, room, claims)
+                if open_:
                     self._open.add((number, room))
             slots = served[rooms]
         if self._waiting:
@@ -270,6 +292,16 @@ class NodeClaims:
                 elif column in at:
                     slots[at[column]] = self.slots_at(claims, column)
         return slots
+
+    def _further(self, number: int, room: int, claims: Claims) -> tuple[int, bool]:
+        """How many pods with these claims a room serves, and whether they might be more."""
+        if not (here := self._listed[room].applying(claims)):
+            return ANY_NUMBER, False
+        alike, key = self._alike[number], (here, seen(self._listed[room], self.kinds, here))
+        if (known := alike.get(key)) is None:
+            served = self._serve(claims, self._listed[room], (), claims)
+            known = alike[key] = served.further, served.open
+        return known
 
     def slots_at(self, claims: Claims, column: int) -> int:
         """As `slots`, for one node."""
@@ -291,7 +323,7 @@ class NodeClaims:
 
     def beside(self, claims: Claims, column: int) -> Served:
         """How many more pods with these claims a node serves, besides those that wait there."""
-        return self._serve(self.room(self.names[column]), self._pods(column), claims)
+        return self._serve(claims, self.room(self.names[column]), self._pods(column), claims)
 
     def situations(self, columns: _Columns) -> npt.NDArray[np.int64]:
         """A number for each of these nodes: nodes with equal numbers serve the same pods besides those there.
@@ -320,8 +352,8 @@ class NodeClaims:
         True, too, if the steps do not suffice to tell.
         """
         room, waiting = self._situations[situation]
-        some = [*self._claimed(waiting), *pods]
-        served = self._serve(self._listed[room], some, steps=min(steps, STEPS))
+        together = [*self._claimed(waiting), *pods]
+        served = self._serve(pods[0][0], self._listed[room], together, steps=min(steps, STEPS))
         return served.open or served.grants is not None, served.steps
 
     def _pods(self, column: int) -> list[tuple[Claims, int]]:
@@ -343,10 +375,24 @@ class NodeClaims:
         for i, column in enumerate(columns.tolist()):
             room = self.room(self.names[column], empty=True)
             if room not in known:
-                served = self._serve(room, (), claims)
+                served = self._serve(claims, room, (), claims)
                 known[room] = max(served.further, int(served.open))
             found[i] = known[room]
         return found
+
+    @contextmanager
+    def between(self) -> Iterator[None]:
+        """A context for questions that are asked between two cycles."""
+        self._between = True
+        try:
+            yield
+        finally:
+            self._between = False
+
+    def pay(self, claims: Claims) -> None:
+        """Count as work of this cycle what was found for these claims between two cycles."""
+        if not self._between and (owed := self.owed.pop(claims, 0)):
+            self._work(owed)
 
     def room(self, name: NodeName, *, empty: bool = False) -> Room:
         """What is free of a node's devices; `empty`: if no pod had one."""
@@ -413,8 +459,11 @@ class NodeClaims:
                 self._forget()
                 self._numbers.clear()
                 self._served.clear()
+                self._alike.clear()
+                self.owed.clear()
             number = self._numbers[claims] = len(self._numbers)
             self._served.append(np.zeros(0, np.int32))
+            self._alike.append({})
         return number
 
     def _forget(self) -> None:
@@ -429,6 +478,7 @@ class NodeClaims:
         self._named.clear()
         self._open.clear()
         self._served = [np.zeros(0, np.int32) for _ in self._served]
+        self._alike = [{} for _ in self._alike]
 
 
 #: The room of a node without devices.

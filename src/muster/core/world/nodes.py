@@ -32,6 +32,7 @@ import numpy.typing as npt
 from muster.core.words.amounts import PODS, Sums, Usage
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Amounts, NodeName
+from muster.core.work import in_steps
 from muster.core.world.claims import NodeClaims
 from muster.core.world.devices import Devices, whole_slots
 from muster.core.world.trial import Version
@@ -71,6 +72,8 @@ UNLIMITED: Final = 2**31 - 1
 LARGEST: Final = 2**46
 #: Distinct requests whose resolved form is cached.
 _REMEMBERED: Final = 10_000
+#: Steps of choices of devices that take as long as a vector operation.
+_OF_DEVICES: Final = 4
 #: Up to so many changed nodes are updated one by one; more as a vector.
 _FEW: Final = 16
 
@@ -94,7 +97,8 @@ class Nodes:
         self.layout = 0
         self.revision = 0
         #: counts vector operations over the nodes, and what takes as long: in these, work is budgeted
-        #: (`core/work.py`). Whether a cache has the result makes no difference.
+        #: (`core/work.py`). Whether a cache has the result makes no difference; devices are an exception,
+        #: which are decided once (`claims.py`).
         self.steps = 0
         self.capacity_revision = 0
         #: while it stays the same, no demand fits that did not fit: free room only shrinks
@@ -119,7 +123,7 @@ class Nodes:
         self._mosts, self._names = [UNLIMITED, UNLIMITED], [PODS, ""]
         self.used: Longs = np.zeros((2, 0), np.int64)
         self.devices = Devices(self.row(GPU))
-        self.claims = NodeClaims()
+        self.claims = NodeClaims(self.worked)
 
     def __len__(self) -> int:
         """The number of columns, those of removed nodes included."""
@@ -232,6 +236,10 @@ class Nodes:
             else:
                 rows.append((row, amount))
         return Taken(tuple(sorted(rows)), tuple(absent))
+
+    def worked(self, steps: int) -> None:
+        """Count steps of choices of devices (`allocation.py`), however many nodes there are."""
+        self.steps += -(-steps // (_OF_DEVICES * in_steps(len(self.names))))
 
     def charge(self, where: Where, row_amounts: RowAmounts, times: Times) -> None:
         """Use `times` (negative: give back) the demand."""
