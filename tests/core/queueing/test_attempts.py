@@ -28,7 +28,7 @@ class Cluster:
     """Pending queues of a cluster with one queue, and the gangs that one walk along them visits."""
 
     def __init__(self) -> None:
-        self.demands = Demands(Footprints(Nodes()), FailedStarts(), NodeClaims())
+        self.demands = Demands(Footprints(Nodes()), FailedStarts(), NodeClaims(lambda steps: None))
         nodes = Nodes()
         self._queues = Queues(nodes, Eligibility(nodes), UndoLog())
         self._admission = Admission(self._queues, Quotas(UndoLog()), self.demands)
