@@ -24,7 +24,7 @@ from muster.api import kinds
 from muster.api.base import AnyKind, Resource
 from muster.api.kinds import POD
 from muster.core.words import events
-from muster.core.words.devices import DeviceKindChanged, DevicesChanged
+from muster.core.words.devices import DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.core.words.gang import Code, GangId, PodId
 from muster.kube.decode import decode
 from muster.names import CHECKPOINT, EXCLUSIVE, GANG, HOLD, PLAN, PRIORITY, QUEUE
@@ -323,7 +323,7 @@ class Watched:
                 told.pop(("hints",), None)
                 if event.hints:
                     told["hints",] = event.hints
-            case DeviceKindChanged():
+            case DeviceKindChanged() | DeviceKindRemoved():
                 pass  # numbers of kinds depend on the past
             case DevicesChanged():
                 shown = [device for device, _ in event.devices], event.taken

@@ -21,6 +21,7 @@ from muster.core.words.devices import (
     DeviceId,
     DeviceKind,
     DeviceKindChanged,
+    DeviceKindRemoved,
     DeviceRequest,
     DevicesChanged,
     KindId,
@@ -200,6 +201,16 @@ def test_devices_may_be_known_before_their_node_and_go_with_it() -> None:
     made.apply(DevicesChanged("a"))
     assert GPU not in dict(made.world.nodes.facts[NodeName("a")].capacity)
     assert not submit(made, gang("g", of=claiming()))
+
+
+def test_a_kind_that_no_node_has_is_forgotten() -> None:
+    made = cluster(devices("a", 1))
+    made.apply(DeviceKindRemoved(KindId(0)))
+    assert made.world.nodes.claims.kinds.keys() == {0, 1}, "a node has it"
+    made.apply(devices("a", 0, 1))
+    made.apply(DeviceKindRemoved(KindId(0)))
+    assert made.world.nodes.claims.kinds.keys() == {1}
+    assert had(*submit(made, gang("g", of=claiming()))) == ["a/0"]
 
 
 def test_a_node_may_have_counters_and_no_devices() -> None:

@@ -14,7 +14,7 @@ from muster.api.kinds import DEVICE_CLASS, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
 from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from muster.app.plan.preflight import Preflight
 from muster.app.snapshot import Snapshot
-from muster.core.words.devices import DeviceKind, DeviceKindChanged, DevicesChanged, KindId
+from muster.core.words.devices import DeviceKind, DeviceKindChanged, DeviceKindRemoved, DevicesChanged, KindId
 from muster.core.words.events import OutOfReach
 from muster.core.words.gang import Code, GangId
 from muster.kube.decode import decode
@@ -225,6 +225,9 @@ class Told:
         for event in events:
             if isinstance(event, DeviceKindChanged):
                 self.kinds[event.id] = event.kind
+                continue
+            if isinstance(event, DeviceKindRemoved):
+                del self.kinds[event.id]
                 continue
             assert all(kind in self.kinds for _, kind in event.devices), "kinds come first"
             self.nodes.pop(event.node, None)

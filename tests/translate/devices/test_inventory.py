@@ -3,13 +3,15 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.base import Object
 from muster.api.fields import convert
 from muster.api.resource_v1 import ResourceClaim, ResourceSlice
-from muster.core.words.devices import DeviceKind, DeviceKindChanged, DevicesChanged, KindId
+from muster.core.words.devices import DeviceKind, DeviceKindChanged, DeviceKindRemoved, DevicesChanged, KindId
+from muster.translate.devices import kinds
 from muster.translate.devices.inventory import Inventory
 from muster.translate.devices.kinds import Wanted
 from muster.translate.devices.pools import Pools
@@ -55,6 +57,10 @@ class Told:
             if isinstance(event, DeviceKindChanged):
                 self.kinds[event.id] = event.kind
                 continue
+            if isinstance(event, DeviceKindRemoved):
+                assert not any(event.id == kind for each in self.nodes.values() for _, kind in each.devices)
+                del self.kinds[event.id]
+                continue
             assert all(kind in self.kinds for _, kind in event.devices), "kinds come first"
             self.nodes.pop(event.node, None)
             if event != DevicesChanged(event.node):
@@ -91,7 +97,7 @@ def test_devices_of_a_node_and_those_that_claims_have() -> None:
     assert not told.nodes["n0"].taken
     assert told.drain() == 0
     told.pools.change(one, None)
-    assert told.drain() == 1
+    assert told.drain() == 2, "its kind is forgotten as well"
     assert told.nodes == {}
 
 
@@ -191,3 +197,34 @@ def test_any_history_tells_what_the_objects_as_they_are_tell(
     assert told.shown() == anew.shown()
     assert told.inventory.omitted == anew.inventory.omitted
     assert told.drain() == 0
+
+
+def test_kinds_that_no_node_has_are_forgotten() -> None:
+    """A driver that publishes other devices each time leaves nothing behind."""
+    told = Told()
+    told.inventory.want(wanted(SERIAL))
+    for generation in range(1, 6):
+        devices = [gpu(8 * generation + i) for i in range(8)]
+        before = a_slice("s", *devices, generation=generation)
+        told.pools.change(None, before)
+        told.drain()
+        assert len(told.kinds) == 8
+        assert [*told.kinds] == [*dict(reversed(told.nodes["n0"].devices)).values()][::-1]
+    told.pools.change(before, None)
+    told.drain()
+    assert told.kinds == {}
+
+
+def test_a_node_whose_devices_are_all_different_takes_none_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kinds, "MOST_OF_NODE", 4)
+    monkeypatch.setattr(kinds, "MOST_KINDS", 12)
+    told = Told()
+    told.inventory.want(wanted(SERIAL))
+    told.pools.change(None, a_slice("hostile", *(gpu(i) for i in range(8)), pool="a", node="n0"))
+    told.drain()
+    told.pools.change(None, a_slice("honest", *(gpu(i) for i in range(8, 12)), pool="b", node="n1"))
+    told.drain()
+    assert {node: len(each.devices) for node, each in told.nodes.items()} == {"n0": 4, "n1": 4}
+    assert told.inventory.omitted == {"there are too many kinds of devices on its node": 4}

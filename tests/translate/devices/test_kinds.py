@@ -229,6 +229,18 @@ def test_kinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(event.devices), omitted) == (5, {"there are too many kinds of devices": 3})
 
 
+def test_kinds_of_one_node_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinds_of_devices, "MOST_OF_NODE", 5)
+    kinds = Kinds()
+    kinds.want(wanted(SERIAL))
+    event, omitted = devices_of(
+        "n0", [a_slice(*(gpu(i) for i in range(8)), gpu(0) | {"name": "same"})], kinds.of
+    )
+    assert (len(event.devices), omitted) == (6, {"there are too many kinds of devices on its node": 3})
+    event, omitted = devices_of("n1", [a_slice(*(gpu(i) for i in range(8, 12)))], kinds.of)
+    assert (len(event.devices), omitted) == (4, {})
+
+
 def test_equal_attributes_of_devices_are_in_memory_once() -> None:
     bodies = [msgspec.json.encode(a_body(i)) for i in range(2)]
     one, other = (decode(RESOURCE_SLICE, body) for body in bodies)

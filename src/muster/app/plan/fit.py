@@ -12,7 +12,7 @@ from typing import Final
 from muster.api import quantity
 from muster.core.offline import misfit
 from muster.core.words.decisions import Explanation
-from muster.core.words.devices import DeviceKindChanged, DevicesChanged
+from muster.core.words.devices import DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.core.words.events import Event, LayersChanged, NodeChanged, OutOfReach
 from muster.core.words.gang import Code, Gang, Gate, NodeName, Operator, Shape
 from muster.core.world.devices import WHOLE
@@ -123,7 +123,7 @@ def _usable(event: Event) -> Event | None:
             return replace(event, cordoned=False, ready=True)
         case DevicesChanged():
             return replace(event, taken=())
-        case LayersChanged() | OutOfReach() | DeviceKindChanged():
+        case LayersChanged() | OutOfReach() | DeviceKindChanged() | DeviceKindRemoved():
             return event
         case _:
             return None

@@ -130,6 +130,13 @@ class DeviceKindChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceKindRemoved:
+    """An event: no node has devices of this kind any more."""
+
+    id: KindId
+
+
+@dataclass(frozen=True, slots=True)
 class DevicesChanged:
     """An event: all devices of a node, of complete pools only; none = it has none any more.
 

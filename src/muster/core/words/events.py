@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.core.words.decisions import Victim
-from muster.core.words.devices import DeviceId, DeviceKindChanged, DevicesChanged
+from muster.core.words.devices import DeviceId, DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.core.words.gang import (
     Amounts,
     Avoidance,
@@ -249,6 +249,7 @@ Event = (
     NodeChanged
     | NodeRemoved
     | DeviceKindChanged
+    | DeviceKindRemoved
     | DevicesChanged
     | GangSubmitted
     | GangRemoved

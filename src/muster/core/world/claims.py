@@ -81,6 +81,8 @@ class NodeClaims:
         self._users: dict[DeviceId, int] = {}
         #: by node, its devices and their kinds
         self._kinds: dict[NodeName, dict[DeviceId, KindId]] = {}
+        #: by kind, the nodes that have such devices
+        self._having_kind: dict[KindId, dict[NodeName, None]] = {}
         #: by node, its room if all its devices are free
         self._whole: dict[NodeName, Room] = {}
         #: resources that some node has as devices, and how many nodes have each
@@ -122,7 +124,12 @@ class NodeClaims:
             return []
         self.kinds[kind] = is_
         self._forget()
-        return [name for name, each in self.devices.items() if any(k == kind for _, k in each.devices)]
+        return [*self._having_kind.get(kind, ())]
+
+    def forget_kind(self, kind: KindId) -> None:
+        """Forget a kind that no node has."""
+        if kind not in self._having_kind:
+            self.kinds.pop(kind, None)
 
     def change(self, fact: DevicesChanged) -> bool:
         """Record a node's devices. False if nothing changed."""
@@ -132,9 +139,15 @@ class NodeClaims:
             fact = none  # counters that no device takes from
         if self.devices.get(name, none) == fact:
             return False
+        for kind in {*self._kinds.get(name, {}).values()}:
+            del self._having_kind[kind][name]
+            if not self._having_kind[kind]:
+                del self._having_kind[kind]
         if fact.devices:
             self.devices[name] = fact
             self._kinds[name] = dict(fact.devices)
+            for kind in {*self._kinds[name].values()}:
+                self._having_kind.setdefault(kind, {})[name] = None
             counts = sorted(Counter(self._kinds[name].values()).items())
             whole = Room(tuple((kind, total, 0) for kind, total in counts), fact.counters)
             before = self._whole.get(name, _NONE).resources

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import inf
 
 from muster.core.words import events
-from muster.core.words.devices import DeviceId, DeviceKindChanged, DevicesChanged
+from muster.core.words.devices import DeviceId, DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.core.words.events import Event, PodsBound
 from muster.core.words.gang import Amounts, Gang, NodeName, Place, PodId
 from muster.core.world import World
@@ -64,6 +64,8 @@ def apply(world: World, event: Event) -> None:
         case DeviceKindChanged():
             for name in world.nodes.claims.change_kind(event.id, event.kind):
                 _devices_changed(world, name, world.nodes.claims.resources_of(name))
+        case DeviceKindRemoved():
+            world.nodes.claims.forget_kind(event.id)
         case events.StartFailed():
             world.failed_starts.record(event)
         case events.AvoidanceChanged():

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from muster.api.base import Resource
 from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from muster.core.words.devices import DeviceKindChanged, DevicesChanged
+from muster.core.words.devices import DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.core.words.events import OutOfReach
 from muster.translate.devices.asks import Asks
 from muster.translate.devices.hints import Hints
@@ -56,7 +56,7 @@ class Devices:
                     new if isinstance(new, ResourceClaim) else None,
                 )
 
-    def events(self) -> Iterator[OutOfReach | DeviceKindChanged | DevicesChanged]:
+    def events(self) -> Iterator[OutOfReach | DeviceKindChanged | DeviceKindRemoved | DevicesChanged]:
         """Yields what has changed since the last call: kinds before the nodes that have devices of them."""
         changed = [*self._pools.settle()]
         self._inventory.settle(changed)

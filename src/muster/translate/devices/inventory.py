@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from muster.api.resource_v1 import ResourceClaim
-from muster.core.words.devices import DeviceId, DeviceKindChanged, DevicesChanged
+from muster.core.words.devices import DeviceId, DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.translate.devices.kinds import Kinds, Wanted, devices_of, elsewhere
 from muster.translate.devices.pods import allocated
 from muster.translate.devices.pools import PoolKey, Slices
@@ -112,8 +112,12 @@ class Inventory:
         """Whether the core has been told of devices."""
         return bool(self._told)
 
-    def events(self, *, none: bool = False) -> Iterator[DeviceKindChanged | DevicesChanged]:
+    def events(
+        self, *, none: bool = False
+    ) -> Iterator[DeviceKindChanged | DeviceKindRemoved | DevicesChanged]:
         """Yields what the core has not been told: kinds before the nodes that have devices of them.
+
+        Kinds that no node has any more come last, and are forgotten.
 
         `none`: it shall know of no devices. They are told anew when it shall know of them again.
         """
@@ -124,6 +128,7 @@ class Inventory:
             return
         stale, self._stale = self._stale, {}
         nodes = [self._read(node) for node in sorted(stale)]
+        removed = self.kinds.removed()
         yield from self.kinds.events()
         for event in nodes:
             if self._told.pop(event.node, nothing := DevicesChanged(event.node)) != event:
@@ -132,6 +137,7 @@ class Inventory:
                 self._told[event.node] = event
             if not self._of_node.get(event.node):
                 self._of_node.pop(event.node, None)
+        yield from removed
 
     @property
     def omitted(self) -> Mapping[str, int]:
@@ -145,6 +151,7 @@ class Inventory:
         slices = [each for some in self._of_node.get(node, {}).values() for each in some]
         event, omitted = devices_of(node, slices, self.kinds.of)
         self._omit(node, omitted)
+        self.kinds.use(node, frozenset(kind for _, kind in event.devices))
         taken = tuple(device for device, _ in event.devices if device in self._taken)
         return replace(event, taken=taken)
 

@@ -25,14 +25,17 @@ from muster.core.words.devices import (
     DeviceId,
     DeviceKind,
     DeviceKindChanged,
+    DeviceKindRemoved,
     DevicesChanged,
     KindId,
 )
 from muster.translate.devices.claims import Asked, Tolerations, counts, tolerates
 from muster.translate.devices.selectors import Facts, facts, names
 
-#: Most kinds of one cluster. Devices beyond are left out: an expression looks at what differs in each device.
-MOST_KINDS: Final = 10_000
+#: Most kinds of one node, and of the cluster. Devices beyond are left out: an expression looks at what
+#: differs in each. What the driver of one node publishes takes devices from that node only.
+MOST_OF_NODE: Final = 256
+MOST_KINDS: Final = 100_000
 #: The largest amount of a counter: if there is more, so much is there.
 MOST: Final = 2**50
 _KEY: Final = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -71,7 +74,9 @@ class _Kind:
     facts: Facts
     taints: tuple[DeviceTaint, ...]
     consumes: Counters
-    key: bytes  # of the facts
+    #: of the facts, and of all of it
+    key: bytes
+    whole: bytes
 
 
 class Kinds:
@@ -81,7 +86,12 @@ class Kinds:
         self.wanted = Wanted()
         self._looked: frozenset[str] | None = frozenset()
         self._ids: dict[bytes, KindId] = {}
-        self._kinds: list[_Kind] = []
+        self._kinds: dict[KindId, _Kind] = {}
+        self._next = 0
+        #: how many nodes have each kind, the kinds of each, and the kinds that none has
+        self._uses = Counter[KindId]()
+        self._of_node: dict[str, frozenset[KindId]] = {}
+        self._unused: set[KindId] = set()
         self._told: dict[KindId, DeviceKind] = {}
         #: by expression and facts, whether it holds
         self._known: dict[tuple[str, bytes], bool] = {}
@@ -111,10 +121,34 @@ class Kinds:
         if known is None:
             if len(self._ids) >= MOST_KINDS:
                 return None
-            known = self._ids[whole] = KindId(len(self._kinds))
-            self._kinds.append(_Kind(seen, taints, consumes, key))
+            known = self._ids[whole] = KindId(self._next)
+            self._next += 1
+            self._kinds[known] = _Kind(seen, taints, consumes, key, whole)
+            self._unused.add(known)
             self._stale = self.asks = True
         return known
+
+    def use(self, node: str, kinds: frozenset[KindId]) -> None:
+        """Takes in of which kinds the devices of a node are now."""
+        before = self._of_node.pop(node, frozenset())
+        if kinds:
+            self._of_node[node] = kinds
+        self._uses.update(kinds - before)
+        self._unused -= kinds
+        for kind in before - kinds:
+            self._uses[kind] -= 1
+            if not self._uses[kind]:
+                del self._uses[kind]
+                self._unused.add(kind)
+
+    def removed(self) -> list[DeviceKindRemoved]:
+        """Forgets the kinds that no node has; returns those of which the core knows."""
+        unused, self._unused = sorted(self._unused), set()
+        for id_ in unused:
+            whole = self._kinds.pop(id_).whole
+            if self._ids.get(whole) == id_:
+                del self._ids[whole]
+        return [DeviceKindRemoved(id_) for id_ in unused if self._told.pop(id_, None) is not None]
 
     def unanswered(self) -> Iterator[tuple[str, list[Facts]]]:
         """Yields expressions, and the devices of which it is not known whether they hold, each once."""
@@ -197,6 +231,7 @@ def devices_of(
     found: list[tuple[DeviceId, KindId]] = []
     counters: dict[str, int] = {}
     omitted = Counter[str]()
+    kinds = set[KindId]()
     pools: dict[str, list[str]] = {}  # by driver
     ordered = sorted(slices, key=lambda each: (each.spec.driver, each.spec.pool.name, each.metadata.name))
     for each in ordered:
@@ -219,9 +254,13 @@ def devices_of(
                     key = f"{prefix}/{part.counter_set}/{name}"
                     takes[key] = takes.get(key, 0) + _takes(counter.value)
             consumes = tuple(sorted((key, amount) for key, amount in takes.items() if amount))
-            if (id_ := kind(driver, device, consumes)) is None:
-                omitted["there are too many kinds of devices"] += 1
+            id_ = kind(driver, device, consumes)
+            if id_ is None or (id_ not in kinds and len(kinds) >= MOST_OF_NODE):
+                omitted[
+                    f"there are too many kinds of devices{' on its node' if id_ is not None else ''}"
+                ] += 1
                 continue
+            kinds.add(id_)
             found.append((DeviceId(f"{driver}/{pool}/{device.name}"), id_))
     there = tuple(sorted((name, amount) for name, amount in counters.items() if amount))
     return DevicesChanged(node, tuple(found), there), omitted
