@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Site, dashboard
+from tests.dashboard.test_server import TRACE
 from tests.patience import PATIENCE
 
 AXE = Path(__file__).parent / "axe/axe-core-4.14.1.min.js"
@@ -96,6 +97,56 @@ def test_a_connection_that_is_lost_is_said_and_found_again(site: Site) -> None:
     page.unroute("**/events")
     page.reload()
     expect(page.locator("#live")).to_have_text("")
+
+
+def test_a_page_finds_a_dashboard_that_was_started_again(site: Site) -> None:
+    """In another tab, its new address lets this browser in; until then the open page says what it lacks."""
+    with dashboard(site.home) as said:
+        address = _address(said)
+        here = address.partition("/?")[0]
+        page = site.page(address, access=False)
+        page.goto(f"{here}/jobs")
+        expect(page.locator("tbody")).to_contain_text("shown")
+        page.evaluate("window.same = true")
+    expect(page.locator("#live")).to_contain_text("connection lost")
+    site.submit("unseen", "sleep 1000")
+    with dashboard(site.home, "--port", here.rpartition(":")[2]) as said:
+        expect(page.locator("#live")).to_contain_text("no access any more")
+        site.tab(page.context, _address(said))
+        expect(page.locator("tbody")).to_contain_text("unseen")
+        expect(page.locator("#live")).to_have_text("")
+        assert page.evaluate("window.same")  # without a reload
+        for each in page.context.pages:
+            each.close()
+    site.muster("cancel", "unseen")
+    site.faults[:] = [each for each in site.faults if here not in each]
+
+
+def _address(said: str) -> str:
+    found = re.search(r"http://\S+", said)
+    assert found is not None, said
+    return found[0]
+
+
+def test_a_replay_is_computed_and_shown_at_its_address_with_and_without_scripts(
+    site: Site, tmp_path: Path
+) -> None:
+    trace = tmp_path / "a <b> trace.jsonl"
+    trace.write_text(TRACE)
+    for scripts in (True, False):
+        page = site.page("/replay", java_script_enabled=scripts, viewport={"width": 360, "height": 740})
+        page.get_by_label("trace").fill(str(trace))
+        page.get_by_role("button", name="Replay").click()
+        expect(page).to_have_url(re.compile(r"/replay\?trace="))
+        while not scripts and not page.locator("#figures").count():
+            page.reload()  # as <meta> does
+        expect(page.locator("#figures")).to_contain_text("3 jobs on 1 node, 10 CPUs")
+        expect(page.locator(".beside svg")).not_to_have_count(0)
+        if scripts:
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360
+            assert violations(page) == []
+    page.goto(f"{page.url}&first=pack")  # the first of each counts
+    expect(page.locator("#figures")).to_be_visible()
 
 
 def test_without_scripts_each_page_is_whole_and_a_job_is_cancelled(site: Site) -> None:

@@ -28,6 +28,7 @@ EVERYTHING = (
     "grafanaDashboard.enabled=true",
     "dashboard.enabled=true",
     "dashboard.hosts={muster.example.org}",
+    "dashboard.tlsSecret=certificate",
     "dashboard.from[0].podSelector.matchLabels.a=b",
     "dashboard.env[0].name=A",
     "dashboard.extraArgs={--help}",

@@ -635,6 +635,12 @@ async def test_a_plan_is_asked_for_by_a_page_of_this_browser(browser: Browser) -
     assert (await browser.send("/plan", b"objects=" + b"x" * (1 << 20))).status == 400
 
 
+async def test_whether_changes_may_be_followed_is_answered_at_once(browser: Browser) -> None:
+    async with asyncio.timeout(60):  # of virtual time
+        assert (await browser.get("/events", "HEAD")).status == 200
+        assert (await browser.get("/events", "HEAD", cookie=False)).status == 403
+
+
 TRACE = """\
 {"node": "n", "resources": {"cpu": 10}}
 {"job": "a<b>", "submit": 0, "run": 20, "pods": [{"count": 6, "resources": {"cpu": 1}}]}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from muster.app.wiring.state_directory import Endpoint
     from muster.dashboard.access import Viewer
     from muster.dashboard.changes import Change
+    from muster.dashboard.tls import Certificate as TlsCertificate
     from muster.kube.client import Client
 
 Port = Annotated[
@@ -49,12 +50,27 @@ Hosts = Annotated[
     ),
 ]
 
+Certificate = Annotated[
+    str,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        help="Serve --listen over TLS with this certificate and its chain (PEM); read again when it changes.",
+        show_default=False,
+    ),
+]
+Key = Annotated[
+    str, typer.Option("--tls-key", metavar="FILE", help="The key of --tls-cert (PEM).", show_default=False)
+]
+
 
 def command(
     port: Port = 0,
     read_only: ReadOnly = False,
     listen: Listen = "",
     host: Hosts = None,
+    tls_cert: Certificate = "",
+    tls_key: Key = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -65,6 +81,11 @@ def command(
 
     if host and not listen:
         raise Failure("--host is for --listen", BAD_INPUT)
+    if bool(tls_cert) != bool(tls_key):
+        raise Failure("--tls-cert and --tls-key belong together; give both", BAD_INPUT)
+    if tls_cert and not listen:
+        raise Failure("--tls-cert is for --listen", BAD_INPUT)
+    certificate = _certificate(tls_cert, tls_key) if tls_cert else None
     at = _address(listen) if listen else None
     # without a file, the service account of the pod
     target = Target(kubeconfig or "", context) if listen else Target(kubeconfig, context)
@@ -73,7 +94,17 @@ def command(
         raise Failure(f"{text}not with a client certificate", BAD_INPUT)
     with attached(target) as endpoint:
         try:
-            asyncio.run(_serve(target, endpoint, port, read_only=read_only, listen=at, hosts=host or ()))
+            asyncio.run(
+                _serve(
+                    target,
+                    endpoint,
+                    port,
+                    read_only=read_only,
+                    listen=at,
+                    hosts=host or (),
+                    certificate=certificate,
+                )
+            )
         except PortTaken as error:
             raise Failure(f"{error}; choose another with --port", BAD_INPUT) from None
 
@@ -94,6 +125,7 @@ async def _serve(
     read_only: bool,
     listen: tuple[str, int] | None,
     hosts: Sequence[str],
+    certificate: "TlsCertificate | None",
 ) -> None:
     """Serves the pages until it is interrupted."""
     import asyncio
@@ -169,9 +201,12 @@ async def _serve(
             asyncio.get_running_loop().add_signal_handler(end, stopped.set)
         if listen:
             gate = SignIn(Reviews(client), pages, hosts, cluster.missing)
-            async with serving(lambda _: application(cluster, pages, gate), listen[1], listen[0]) as number:
+            tls = certificate.context if certificate is not None else None
+            made_for_all = application(cluster, pages, gate)
+            async with serving(lambda _: made_for_all, listen[1], listen[0], tls) as number:
                 say(f"the dashboard listens at port {number}", flush=True)
-                await first(cluster.run(), stopped.wait())
+                renewing = [certificate.follow()] if certificate is not None else []
+                await first(cluster.run(), stopped.wait(), *renewing)
             return
         token = ""
 
@@ -185,6 +220,17 @@ async def _serve(
             say(f"the dashboard is at http://{HOST}:{number}/?token={token}")
             say("The address opens it once, in one browser. Ctrl-C ends it; jobs go on.", flush=True)
             await first(cluster.run(), stopped.wait())
+
+
+def _certificate(chain: str, key: str) -> "TlsCertificate":
+    from pathlib import Path
+
+    from muster.dashboard.tls import BadCertificate, Certificate
+
+    try:
+        return Certificate(Path(chain), Path(key))
+    except BadCertificate as error:
+        raise Failure(f"--tls-cert: {error}", BAD_INPUT) from None
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -12,6 +12,7 @@ import asyncio
 import gzip
 import logging
 import socket
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -93,6 +94,8 @@ def application(cluster: Cluster, pages: Pages, gate: Gate) -> ASGIApp:
 
     async def events(request: Request) -> Response:
         viewer: Viewer = request.scope[VIEWER]
+        if request.method == "HEAD":  # whether it may: a stream without a body would hold its connection
+            return Response(media_type="text/event-stream")
         if viewers.locked() or streams[viewer.name] >= STREAMS:
             return Response("too many viewers", 503)
 
@@ -194,10 +197,12 @@ class Once:
 
 
 @asynccontextmanager
-async def serving(make: Callable[[int], ASGIApp], port: int, host: str = HOST) -> AsyncIterator[int]:
+async def serving(
+    make: Callable[[int], ASGIApp], port: int, host: str = HOST, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
     """A context that serves what `make` returns for a port, which it yields.
 
-    `port`: 0 for any. `host`: "" for all addresses. Raises PortTaken.
+    `port`: 0 for any. `host`: "" for all addresses. `tls`: None for plain HTTP. Raises PortTaken.
     """
     try:
         listener = socket.create_server(
@@ -218,6 +223,7 @@ async def serving(make: Callable[[int], ASGIApp], port: int, host: str = HOST) -
         server_header=False,
         timeout_graceful_shutdown=1,
         limit_concurrency=4 * VIEWERS,
+        ssl_context_factory=None if tls is None else lambda config, default: tls,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -18,8 +18,10 @@ async function refresh() {
       const loads = answer.status === 503; // a page that says how far the first load is
       status.textContent = answer.status >= 500 && !loads ? "this page could not be shown as it is now" : "";
       if (answer.status === 304 || (answer.status >= 500 && !loads)) continue;
+      const text = await answer.text();
+      if (!text.startsWith("<main")) { denied(); continue; }
       tag = answer.headers.get("ETag") || "";
-      Idiomorph.morph(document.querySelector("main"), await answer.text(), {
+      Idiomorph.morph(document.querySelector("main"), text, {
         ignoreActiveValue: true,
         callbacks: {
           beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
@@ -39,10 +41,28 @@ function ages() {
   }
 }
 
-const events = new EventSource("/events");
-events.addEventListener("changed", () => { if (!document.hidden) refresh(); else again = true; });
-events.addEventListener("error", () => { lost = true; status.textContent = status.dataset.lost; });
-events.addEventListener("open", () => { if (lost) { lost = false; status.textContent = ""; refresh(); } });
+function denied() { status.textContent = status.dataset.denied; }
+
+// A browser tries again itself if a connection is cut, but not if it is refused: by a server that starts, has
+// too many viewers, or has been started again and does not know this browser yet.
+function follow() {
+  const events = new EventSource("/events");
+  events.addEventListener("changed", () => { if (!document.hidden) refresh(); else again = true; });
+  events.addEventListener("open", () => {
+    if (lost) { lost = false; tag = ""; status.textContent = ""; refresh(); }
+  });
+  events.addEventListener("error", async () => {
+    lost = true;
+    status.textContent = status.dataset.lost;
+    if (events.readyState !== EventSource.CLOSED) return;
+    setTimeout(follow, 3000);
+    try {
+      const answer = await fetch("/events", { method: "HEAD", cache: "no-store" });
+      if (answer.status === 401 || answer.status === 403) denied();
+    } catch { /* it is lost, as is said */ }
+  });
+}
+follow();
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 document.addEventListener("change", (event) => {
   const form = event.target.closest("form#filter");
