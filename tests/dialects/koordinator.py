@@ -25,8 +25,11 @@ annotations. The files need no change if muster serves the scheduler name `koord
 (`schedulerNames` of the chart).
 [Topology](../../concepts/topology.md) has its own page.
 
-Statuses, conditions and messages are those of Koordinator's documents and source. What its scheduler writes
-was not recorded, as it was of [Volcano's](volcano.md) and [Kubernetes'](native.md).
+Phases, counts and conditions are those of koord-scheduler 1.8.0, which played thirteen scenarios on a real
+API server; a test compares muster with what it wrote, field by field. They differ where pods end or are
+deleted: Koordinator's counts and phase then stay until another pod of the group starts, so a group whose pods
+have all succeeded stays `Running` there and is `Finished` here. Messages were compared with Koordinator's
+documents and source.
 
 ElasticQuotas are queues, if the setting [`adoptQueues`](../daemons.md#settings) lists their namespace
 (by default `koordinator-system` and `kube-system`). The page on

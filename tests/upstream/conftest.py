@@ -26,7 +26,15 @@ from tests.cluster.control_plane import HOST, ControlPlane, built, free_ports, r
 from tests.patience import LONGEST
 from tests.upstream import modules, webhooks
 from tests.upstream import volcano as vc
-from tests.upstream.modules import MPI_OPERATOR, POD_GROUPS, TRAINING_OPERATOR, UNBUILT, VOLCANO, Upstream
+from tests.upstream.modules import (
+    KUBERAY,
+    MPI_OPERATOR,
+    POD_GROUPS,
+    TRAINING_OPERATOR,
+    UNBUILT,
+    VOLCANO,
+    Upstream,
+)
 
 __all__ = ["chart", "cluster"]
 
@@ -92,7 +100,7 @@ async def answers(url: str) -> bool:
 @pytest.fixture(scope="session")
 def pod_groups(chart: Chart) -> None:
     """scheduler-plugins' definition of PodGroups, instead of one that keeps any field."""
-    for upstream in (TRAINING_OPERATOR, MPI_OPERATOR):
+    for upstream in (TRAINING_OPERATOR, MPI_OPERATOR, KUBERAY):
         if upstream.kept:
             (file,) = upstream.manifests(POD_GROUPS)
             chart.kubectl("delete", f"--filename={file}", "--ignore-not-found", "--wait")

@@ -131,6 +131,16 @@ VOLCANO: Final = Upstream(
 VC_SCHEDULER: Final = Upstream(
     "vc-scheduler", "volcano.sh/volcano@v1.14.1", "cmd/scheduler", recipe="vc-controller-manager"
 )
+#: As VC_SCHEDULER. Its configuration is that of its manifests.
+KOORD_SCHEDULER: Final = Upstream(
+    "koord-scheduler",
+    "github.com/koordinator-sh/koordinator@v1.8.0",
+    "cmd/koord-scheduler",
+    (
+        ("github.com/koordinator-sh/koordinator@v1.8.0", "config/crd/bases"),
+        ("github.com/koordinator-sh/koordinator@v1.8.0", "config/manager/scheduler-config.yaml"),
+    ),
+)
 JOBSET: Final = Upstream(
     "jobset-controller",
     "sigs.k8s.io/jobset@v0.12.0",
@@ -184,8 +194,16 @@ LWS: Final = Upstream(
         ("sigs.k8s.io/lws@v0.8.0", "config/webhook/manifests.yaml"),
     ),
 )
+KUBERAY: Final = Upstream(
+    "kuberay-operator",
+    "github.com/ray-project/kuberay/ray-operator@v1.5.1",
+    files=(
+        ("github.com/ray-project/kuberay/ray-operator@v1.5.1", "config/crd/bases"),
+        ("sigs.k8s.io/scheduler-plugins@v0.29.8", POD_GROUPS),
+    ),
+)
 #: Allocates devices as kube-scheduler does, by Kubernetes' own module.
 ALLOCATOR: Final = Program("structured-allocator", "k8s.io/dynamic-resource-allocation@v0.37.1")
-ALL: Final = (VOLCANO, JOBSET, TRAINING_OPERATOR, MPI_OPERATOR, TRAINER, LWS)
+ALL: Final = (VOLCANO, JOBSET, TRAINING_OPERATOR, MPI_OPERATOR, TRAINER, LWS, KUBERAY)
 #: why some could not be built, by name
 UNBUILT: Final[dict[str, str]] = {}

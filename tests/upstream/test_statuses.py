@@ -1,4 +1,4 @@
-"""Muster writes what Volcano's scheduler and kube-scheduler write, field by field, but for what is listed."""
+"""Muster writes what the schedulers of other projects write, field by field, but for what is listed."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def fields(seen: dict[str, Any]) -> Iterator[tuple[str, str]]:  # Any: JSON
     """By step and field, what is compared; "": there is none. Of pods how many of them say the same."""
     for step, found in seen.items():
         group = found["group"] or {}
-        for name in ("phase", "running", "succeeded", "failed"):
+        for name in ("phase", "scheduled", "running", "succeeded", "failed"):
             yield f"{step}/{name}", str(group.get(name, ""))
         told = {each["type"]: f"{each['status']} {each['reason']}" for each in group.get("conditions", ())}
         for type_ in ("Unschedulable", "Scheduled", "PodGroupInitiallyScheduled", "DisruptionTarget"):
@@ -58,7 +58,8 @@ def fields(seen: dict[str, Any]) -> Iterator[tuple[str, str]]:  # Any: JSON
 
 def _pod(pod: dict[str, Any]) -> str:  # Any: JSON
     conditions = (f"{each['type']}={each['status']} {each['reason']}".strip() for each in pod["conditions"])
-    return " ".join([pod["phase"], "bound" if pod["bound"] else "unbound", *conditions])
+    nominated = ["nominated"] if pod.get("nominated") else []
+    return " ".join([pod["phase"], "bound" if pod["bound"] else "unbound", *nominated, *conditions])
 
 
 async def different(dialect: Dialect, name: str) -> dict[str, tuple[str, str]]:

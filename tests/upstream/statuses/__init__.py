@@ -1,8 +1,8 @@
-"""What Volcano's scheduler and kube-scheduler write into the status of groups and pods, recorded once.
+"""What the schedulers of other projects write into the status of groups and pods, recorded once.
 
-`record.py` played the scenarios below on a real API server with each of them and wrote `volcano.json` and
-`native.json`. `test_statuses.py` plays them on muster, and compares field by field. What differs on purpose
-is listed there, with the reason.
+`record.py` played the scenarios below on a real API server with Volcano's scheduler, kube-scheduler and
+Koordinator's, and wrote a file of each. `test_statuses.py` plays them on muster, and compares field by field.
+What differs on purpose is listed there, with the reason.
 """
 
 import re
@@ -15,6 +15,7 @@ from muster.api import groups, kinds
 from muster.api.base import Kind, Object
 from muster.api.core_v1 import Pod
 from muster.api.groups import Dialect
+from muster.api.koordinator_v1alpha1 import MIN_AVAILABLE, TOPOLOGY_SPEC
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists
 from tests.upstream.volcano import QUEUE, Loose
@@ -25,13 +26,27 @@ GROUPS: Final[dict[Dialect, Kind[Loose]]] = {
         *(row.kind.group, row.kind.version, row.kind.kind, row.kind.plural, True, Loose),
         status=row.kind.status,
     )
-    for row in (groups.VOLCANO, groups.NATIVE)
+    for row in (groups.VOLCANO, groups.NATIVE, groups.KOORDINATOR)
 }
 NAMESPACE: Final = "default"
 #: CPUs of a node
 NODE_CPUS: Final = 4
+#: Each node is a rack of its own.
+RACKS: Final[Object] = {
+    "metadata": {"name": "default"},
+    "spec": {
+        "networkTopologySpec": [
+            {
+                "topologyLayer": "RackLayer",
+                "parentTopologyLayer": "ClusterTopologyLayer",
+                "labelKey": ["rack"],
+            },
+            {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "RackLayer"},
+        ]
+    },
+}
 #: Seconds without a change after which a scheduler is at rest.
-QUIET: Final = 4.0
+QUIET: Final = 6.0
 
 
 @dataclass
@@ -62,6 +77,8 @@ class World:
     async def group(self, minimum: int, name: str = "g", **spec: Any) -> None:  # Any: JSON
         if self.dialect is groups.NATIVE:
             own: Object = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+        elif self.dialect is groups.KOORDINATOR:
+            own, spec = {"minMember": minimum}, {}
         else:
             own = {"minMember": minimum, "queue": "default"}
         await self.create(GROUPS[self.dialect], {"metadata": {"name": name}, "spec": {**own, **spec}})
@@ -84,11 +101,14 @@ class World:
                 "containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": str(cpu)}}}],
                 **({"priorityClassName": priority} if priority else {}),
             }
+            labels = {}
             if self.dialect is groups.NATIVE:
                 spec["schedulingGroup"] = {"podGroupName": group}
+            elif self.dialect is groups.KOORDINATOR:
+                labels = {} if marks else {groups.KOORDINATOR.label: group}
             else:
                 marks["scheduling.k8s.io/group-name"] = group
-            meta = {"name": f"{group}-{number}", "annotations": marks}
+            meta = {"name": f"{group}-{number}", "annotations": marks, "labels": labels}
             await self.create(kinds.POD, {"metadata": meta, "spec": spec})
 
     async def queue(self, name: str, state: str = "Open", **spec: Any) -> None:  # Any: JSON
@@ -120,15 +140,25 @@ class World:
         pods = (await self.client.list(kinds.POD, NAMESPACE)).items
         self.seen[step] = {
             "group": next((_group(each) for each in found if each.metadata.name == group), None),
-            "pods": {pod.metadata.name: _pod(pod) for pod in sorted(pods, key=lambda pod: pod.metadata.name)},
+            "pods": {
+                pod.metadata.name: self._pod(pod) for pod in sorted(pods, key=lambda pod: pod.metadata.name)
+            },
         }
+
+    def _pod(self, pod: Pod) -> Object:
+        nominated = self.dialect is groups.KOORDINATOR and pod.status.nominated_node_name
+        return {**_pod(pod), **({"nominated": True} if nominated else {})}
 
 
 def _group(group: Loose) -> Object:
     status = group.status
     conditions = sorted(status.get("conditions", ()), key=lambda each: str(each.get("lastTransitionTime")))
     return {
-        **{key: status[key] for key in ("phase", "running", "succeeded", "failed") if status.get(key)},
+        **{
+            key: status[key]
+            for key in ("phase", "scheduled", "running", "succeeded", "failed")
+            if status.get(key)
+        },
         #: the latest last
         "conditions": [_condition(each) for each in conditions],
     }
@@ -205,7 +235,7 @@ async def does_not_fit(world: World) -> None:
     await world.pods(3, cpu=4)
     await world.see("two of three have room")
     await world.nodes(1, first=2)
-    await world.see("a node more", quiet=3 * QUIET)  # kube-scheduler tries again after 10 s at most
+    await world.see("a node more", quiet=2 * QUIET)  # kube-scheduler tries again after 10 s at most
 
 
 async def never_fits(world: World) -> None:
@@ -267,6 +297,27 @@ async def topology(world: World) -> None:
     await world.see("no rack has room")
 
 
+async def gathered(world: World) -> None:
+    """A rack has room for two of three."""
+    await world.create(kinds.CLUSTER_NETWORK_TOPOLOGY, RACKS)
+    await world.nodes(2)
+    await world.rest(2 * QUIET)  # Koordinator reads the topology every 10 s
+    await world.group(3)
+    rule = '{"gatherStrategy": [{"layer": "RackLayer", "strategy": "MustGather"}]}'
+    await world.edit(GROUPS[world.dialect], "g", {"metadata": {"annotations": {TOPOLOGY_SPEC: rule}}})
+    await world.pods(3)
+    await world.see("no rack has room")
+
+
+async def described(world: World) -> None:
+    await world.nodes(2)
+    said = {groups.KOORDINATOR.by_description[-1]: "g", MIN_AVAILABLE[-1]: "3"}
+    await world.pods(2, annotations=said)
+    await world.see("two of three")
+    await world.pods(1, annotations=said, first=2)
+    await world.see("bound")
+
+
 async def queue_closed(world: World) -> None:
     await world.nodes(2)
     await world.queue("closed", "Closed")
@@ -308,8 +359,13 @@ _ALL: Final[tuple[Scenario, ...]] = (
 SCENARIOS: Final[dict[Dialect, tuple[Scenario, ...]]] = {
     groups.VOLCANO: (*_ALL, queue_closed, queue_unknown, queue_full, task_lacks),
     groups.NATIVE: (*_ALL, basic, minimum_raised, topology),
+    groups.KOORDINATOR: (*_ALL, gathered, described),
 }
-FILES: Final = {groups.VOLCANO: "volcano.json", groups.NATIVE: "native.json"}
+FILES: Final = {
+    groups.VOLCANO: "volcano.json",
+    groups.NATIVE: "native.json",
+    groups.KOORDINATOR: "koordinator.json",
+}
 
 
 def called(scenarios: Iterable[Scenario]) -> dict[str, Scenario]:

@@ -32,6 +32,10 @@ _NODES: Final = (
     "not call its pods Unschedulable."
 )
 _UNKNOWN: Final = "Volcano writes nothing about a group whose queue does not exist; muster says so."
+_STALE: Final = (
+    "Koordinator's scheduler does not see pods that have ended, and does not count a group again when a pod "
+    "is deleted: its counts and phase stay until another pod changes. Muster counts the pods that are there."
+)
 
 DIFFERENT: Final = (
     Difference("volcano/*/Unschedulable", "True *", "False *", _LATER),
@@ -60,7 +64,10 @@ DIFFERENT: Final = (
             "Upstream writes nothing on pods that wait for others or for their group; muster says so after "
             "a minute.",
         )
-        for scenario in ("native/too_few", "native/group_missing", "volcano/group_missing")
+        for scenario in (
+            *("native/too_few", "native/group_missing", "volcano/group_missing"),
+            *("koordinator/too_few", "koordinator/group_missing", "koordinator/described"),
+        )
     ),
     Difference(
         *("volcano/queue_full/*/phase", "Pending", "Inqueue"),
@@ -70,6 +77,27 @@ DIFFERENT: Final = (
     Difference("volcano/queue_unknown/*/phase", "", "Pending", _UNKNOWN),
     Difference("volcano/queue_unknown/*/Unschedulable", "", "True Invalid", _UNKNOWN),
     Difference("volcano/queue_unknown/*/pods", "*", "*PodScheduled=False Invalid*", _UNKNOWN),
+    Difference(
+        *("koordinator/does_not_fit/two of three have room/pods", "*nominated*", "*"),
+        "Koordinator leaves pods that had room nominated to their nodes, none to two of three from run to "
+        "run; muster nominates the pods of a gang that preempts, and no others.",
+    ),
+    *(
+        Difference(f"koordinator/{field}", theirs, ours, _STALE)
+        for field, theirs, ours in (
+            ("succeeds/all have succeeded/phase", "Running", "Finished"),
+            ("succeeds/one has succeeded/running", "3", "2"),
+            ("succeeds/one has succeeded/succeeded", "", "1"),
+            ("succeeds/all have succeeded/running", "3", ""),
+            ("succeeds/all have succeeded/succeeded", "", "3"),
+            ("one_fails/one has failed/phase", "Running", "Failed"),
+            ("one_fails/one has failed/[rs]*", "3", "2"),
+            ("one_fails/one has failed/failed", "", "1"),
+            ("one_is_deleted/one is deleted/phase", "Running", "Scheduling"),
+            ("one_is_deleted/one is deleted/[rs]*", "3", "2"),
+            ("preempted/the victim/[rs]*", "2", "1"),
+        )
+    ),
     Difference(
         *("native/group_deleted/*/PodGroupInitiallyScheduled", "True Scheduled", ""),
         "Kubernetes keeps a deleted PodGroup by a finalizer until its pods are gone; the embedded cluster "
