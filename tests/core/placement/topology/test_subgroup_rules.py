@@ -254,3 +254,12 @@ def test_the_largest_part_makes_way_though_it_is_first_in_all_orders_that_are_tr
     (start,) = assigns(core_of(nodes, gang).decide(0.0))
     assert obeyed(gang, nodes, columns(start))
     assert {nodes[column][0] for name, column in columns(start) if name == "0-0"} == {"b"}
+
+
+def test_it_makes_way_also_where_the_parts_are_not_placed_jointly() -> None:
+    """A multiple of one part keeps all of them from being placed jointly."""
+    nodes = [("a", 4), ("b", 3), ("b", 3), ("c", 2), ("d", 2)]
+    parts = [(4, 1, 1), (1, 1, 1), (1, 1, 1)]
+    gang = made(((RACK,), [(1, 4, 4)]), *(((RACK,), [part]) for part in parts), ((PAIRS,), [(1, 2, 2)]))
+    (start,) = assigns(core_of(nodes, gang).decide(0.0))
+    assert obeyed(gang, nodes, columns(start))
