@@ -124,6 +124,12 @@ def test_the_end_is_noted_with_its_cause_and_loss_and_once() -> None:
     assert [brief(write) for write in again] == ["suspend Job"]
 
 
+def test_a_note_has_the_epoch_of_its_leader() -> None:
+    """A plan of an earlier leader in the victim's Gang is refused once the note is there (`writes`)."""
+    noted, _ = end_victims([Victim(LEAVING, OWNER, BOUND, (), record())], replace(BY, epoch=7), 100.0)
+    assert status_in(noted)["epoch"] == 7
+
+
 def test_the_oldest_preemptions_go_first() -> None:
     old = record(*({"by": f"ns/{i}"} for i in range(30)))
     noted, _ = end_victims([Victim(LEAVING, OWNER, BOUND, (), old)], BY, 100.0)

@@ -129,9 +129,9 @@ _BYTES: Final = ("memory", "ephemeral-storage", "storage")
 _SHORT: Final = 7
 
 
-def unit(resource: str) -> Fraction:
-    """The amount that one integer unit of this resource stands for: a milli-CPU, else one byte or piece."""
-    return Fraction(1, 1000) if resource == "cpu" else Fraction(1)
+def unit(resource: str) -> int:
+    """One integer unit of this resource, in billionths: a milli-CPU, else one byte or piece."""
+    return BILLION // 1000 if resource == "cpu" else BILLION
 
 
 def in_bytes(resource: str) -> bool:
@@ -145,12 +145,12 @@ def most(resource: str) -> int:
 
 def request(resource: str, quantity: str | int | float) -> int:
     """A request in integer units (milli-CPU, bytes, pieces), rounded up."""
-    return math.ceil(parse(quantity) / unit(resource))
+    return math.ceil(parse(quantity) * BILLION / unit(resource))
 
 
 def capacity(resource: str, quantity: str | int | float) -> int:
     """A capacity in integer units (milli-CPU, bytes, pieces), rounded down."""
-    return math.floor(parse(quantity) / unit(resource))
+    return math.floor(parse(quantity) * BILLION / unit(resource))
 
 
 def show(resource: str, amount: int) -> str:

@@ -88,13 +88,18 @@ def limits(spec: PodSpec) -> Amounts:
 
 
 def _pieces(total: _Sum) -> int:
-    return sum(math.ceil(Fraction(amount) / BILLION) for amount in total.values())
+    return sum(_up(amount, BILLION) for amount in total.values())
 
 
 def _amounts(total: _Sum) -> Amounts:
     """Returns what is above zero in the units of the core, rounded up."""
-    amounts = ((name, math.ceil(Fraction(n) / (BILLION * unit(name)))) for name, n in total.items())
+    amounts = ((name, _up(amount, unit(name))) for name, amount in total.items())
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
+
+
+def _up(amount: int | Fraction, of: int) -> int:
+    """Returns how many units, rounded up: without a fraction of two integers, which takes longer."""
+    return -(-amount // of)
 
 
 def _of_containers(spec: PodSpec, own_of: Callable[[ResourceRequirements], _Sum] | None = None) -> _Sum:
@@ -158,6 +163,8 @@ def _pod_level(spec: PodSpec, containers: _Sum) -> _Sum:
 
     A limit without a request replaces the request only if no container requests the resource.
     """
+    if not (spec.resources.limits or spec.resources.requests):
+        return containers
     limits, stated = _read(spec.resources.limits), _read(spec.resources.requests)
     whole = {**limits, **containers, **stated}
     return {
@@ -193,7 +200,7 @@ def _add(total: _Sum, more: _Sum, times: int = 1) -> None:
 
 
 def _plus(one: _Sum, other: _Sum) -> _Sum:
-    return {key: one.get(key, 0) + other.get(key, 0) for key in {*one, *other}}
+    return {key: one.get(key, 0) + other.get(key, 0) for key in {*one, *other}} if other else one
 
 
 def _most(one: _Sum, other: _Sum) -> _Sum:

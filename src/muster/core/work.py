@@ -70,6 +70,9 @@ class WorkBudget:
         if self._steps is None:
             return
         self.behind, self._used = False, 0
+        if not self.tenants:  # in most cycles
+            self._crowded, self._share = False, self._steps
+            return
         asking = [tenant.asked for tenant in self.tenants.values() if tenant.asked]
         waiting = len(asking) if self._crowded else sum(not all(asked.values()) for asked in asking)
         self._crowded = False
