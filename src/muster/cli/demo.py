@@ -41,10 +41,12 @@ async def _demo(directory: Path) -> bool:
     begin = time.monotonic()
     async with running(home, nodespec.read(deadlock.NODES), SystemClock()) as cluster:
         limit, work = f"{deadlock.LIMIT:.0f} s", f"{deadlock.WORK:.0f} s"
-        say("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 simulated nodes.")
-        say(f"   Workers wait at a barrier for all 6, then work {work}; a stuck job gives up after {limit}.")
-        say("   The pods of both jobs are created alternately, as two controllers would.\n")
-        say("   pod by pod", flush=True)
+        _wrapped("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 simulated nodes.")
+        _wrapped(
+            f"Workers wait at a barrier for all 6, then work {work}; a stuck job gives up after {limit}.", 3
+        )
+        _wrapped("The pods of both jobs are created alternately, as two controllers would.", 3)
+        say("\n   pod by pod", flush=True)
         alone = await deadlock.run(cluster.client, gangs=False, namespace="pod-by-pod")
         _show(alone)
         say("\n   as gangs", flush=True)
@@ -52,12 +54,14 @@ async def _demo(directory: Path) -> bool:
         _show(together)
         say("")
         _compare(alone, together)
-        say("\n2  A coordinator and 3 workers, one of them killed (SIGKILL) while it works;")
+        say("")
+        _wrapped("2  A coordinator and 3 workers, one of them killed (SIGKILL) while it works;")
         say("   restartPolicy: {backoffLimit: 1}.\n", flush=True)
         recovered = await recovery.run(cluster.client)
         _tell(recovered)
-        say("\n3  A training job that does not declare its S3 endpoint;")
-        say("   no policy permits anything yet.\n")
+        say("")
+        _wrapped("3  A training job that does not declare its S3 endpoint;")
+        say("   no policy permits anything yet.\n", flush=True)
         secured = await gates.run(cluster.client)
         _explain(secured)
     say(f"\n{time.monotonic() - begin:.0f} s in all.")
@@ -86,8 +90,13 @@ def _compare(alone: "Outcome", together: "Outcome") -> None:
         ("GPU-seconds held idle", f"{alone.idle:.1f}", f"{together.idle:.1f}"),
         ("GPU-seconds of work", f"{alone.worked:.1f}", f"{together.worked:.1f}"),
     ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if 3 + sum(widths) + 4 > _columns():
+        for name, left, right in rows[1:]:
+            _wrapped(f"{name}: {left} {rows[0][1]}, {right} {rows[0][2]}", 3)
+        return
     for name, left, right in rows:
-        say(f"   {name:<30}{left:>12}{right:>12}")
+        say(f"   {name:<{widths[0]}}  {left:>{widths[1]}}  {right:>{widths[2]}}")
 
 
 def _tell(recovered: "Recovery") -> None:
@@ -121,15 +130,28 @@ def _explain(secured: "Secured") -> None:
                 _wrapped(f"the {who} adds what the findings print, this {what}{more}:", 3)
                 say(*(f"     {line}" for line in fixes[0].splitlines()))
     made = ", ".join(f"{count} {kind}" for kind, count in sorted(secured.compiled.items()))
-    say(f"   compiled to {made};")
-    say("   run with its command instead of its image, since there are no images here:")
+    told = "run with its command instead of its image, since there are no images here"
+    _wrapped(f"compiled to {made}; {told}:", 3)
     for line in sorted({f"{line.pod} │ {line.text}" for line in secured.lines})[:3]:
-        say(f"     {line}")
+        _wrapped(line, 5)
     _wrapped(headline(secured.view), 3)
 
 
-def _wrapped(text: str, indent: int) -> None:
-    """Prints a paragraph in as many lines as the terminal needs."""
-    width = shutil.get_terminal_size((80, 24)).columns
+def _wrapped(text: str, indent: int = 0) -> None:
+    """Prints a paragraph in as many lines as the terminal needs. Below a number its text is indented, too."""
     before = " " * indent
-    say(*textwrap.wrap(text, width, initial_indent=before, subsequent_indent=before, break_on_hyphens=False))
+    after = before or " " * 3
+    say(
+        *textwrap.wrap(
+            text,
+            _columns(),
+            initial_indent=before,
+            subsequent_indent=after,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    )
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
