@@ -10,6 +10,7 @@ SWEEP = """name: sweep
 spec:
   operator: jobset
   command: |
+    test -e sweep.yaml || exit 4
     echo "lr=$LR seed=$SEED index=$JOB_COMPLETION_INDEX"
     echo "acc=0.$SEED" > "$MUSTER_RESULT"
     cd "$MUSTER_CHECKPOINT_DIR"
@@ -36,7 +37,11 @@ def test_failed_trials_are_found_and_run_again(muster: Muster) -> None:
         ("2", "3", "succeeded", "0"),
     ]
     assert [row["result"] for row in rows] == ["acc=0.1", "acc=0.2", "acc=0.3"]
-    assert muster.run("retry", "sweep").lines == [f"{name}-r1"]
+    first = json.loads(muster.json("get", name)["metadata"]["annotations"][SUBMITTED_FROM])
+    muster.cwd = muster.cwd.parent  # the programs run where they ran
+    assert muster.run("retry").lines == [f"{name}-r1"]
+    second = json.loads(muster.json("get", f"{name}-r1")["metadata"]["annotations"][SUBMITTED_FROM])
+    assert (second["cwd"], second["command"]) == (first["cwd"], "muster retry")
     again = muster.run("retry", name, code=2)
     assert f"{name} has been retried already, as {name}-r1" in again.err
     assert "seed=2 index=1" in muster.run("logs", "-f", f"{name}-r1").out

@@ -1,4 +1,4 @@
-"""`muster retry JOB…`: runs again what has failed of jobs that have ended, each as a new job."""
+"""`muster retry [JOB]…`: runs again what has failed of jobs that have ended, each as a new job."""
 
 import os
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import Context, JobNames, Kubeconfig, Namespace
+from muster.cli.options import AnyJobNames, Context, Kubeconfig, Namespace, any_job
 from muster.cli.say import say
 
 NewCode = Annotated[
@@ -18,7 +18,7 @@ NewCode = Annotated[
 
 
 def command(
-    jobs: JobNames,
+    jobs: AnyJobNames = None,
     new_code: NewCode = False,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
@@ -43,10 +43,11 @@ def command(
 
     async def again(client: Client, view: JobView) -> tuple[Followed, Again]:
         was = Source.read(view.resource.metadata.annotations.get(SUBMITTED_FROM))
-        source, directory = submission.record(was.file if was is not None else ""), ""
+        where, directory = _there(was.cwd) if was is not None else os.getcwd(), ""
+        source = submission.record(was.file if was is not None else "", directory=where)
         source = replace(source, suffix=was.suffix if was is not None else "")
         if was is not None and was.copy:
-            directory = _there(was.cwd) if new_code else ""
+            directory = where if new_code else ""
             if not new_code and not _is_there(was.copy):
                 raise Failure(f"the copy of {view.name}'s code is gone; --new-code runs {was.cwd}", BAD_INPUT)
             if not new_code:  # the code of the copy, and of its commit
@@ -56,7 +57,7 @@ def command(
             say(f"note: {view.name} ran at commit {told}; the code is used as it is now", err=True)
         return await retry(client, view, source, home=home, directory=directory)
 
-    for view, (followed, made) in act(target, jobs, again):
+    for view, (followed, made) in act(target, any_job(jobs), again):
         say(followed.name)
         if made.pods is not None:
             what = "1 index of {} runs" if made.pods == 1 else f"{made.pods:,} indexes of {{}} run"

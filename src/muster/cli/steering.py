@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 def steer(
     target: Target,
-    names: Sequence[str],
+    names: Sequence[str | None],
     act: Callable[[Client, JobView], Awaitable[T]],
     choose: Callable[[Sequence[Matches[JobView]]], list[Meant]] | None = None,
 ) -> list[tuple[JobView, T]]:
     """Each job before the change, and the result of `act`, in the order of the names.
 
-    All names are looked up before anything is changed. A name stands for the newest job that it matches,
-    unless `choose` says otherwise.
+    All names are looked up before anything is changed. A name stands for the newest job that it matches
+    (None: of all), unless `choose` says otherwise.
     """
 
     async def look() -> list[Meant]:

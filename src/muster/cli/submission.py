@@ -34,14 +34,14 @@ def where_from(file: str) -> Source:
     return Source(path.encode(errors="backslashreplace").decode(), f"{user}@{socket.gethostname()}")
 
 
-def record(file: str, copy: str = "", command: str | None = None) -> Source:
+def record(file: str, copy: str = "", command: str | None = None, directory: str = "") -> Source:
     """As `where_from`, with command line, directory and commit. `copy`: the copy of that directory.
 
-    `command`: what submits it; None = this command line.
+    `command`: what submits it; None = this command line. `directory`: where its pods run; "" = here.
     """
     from muster.app.wiring.repository import state
 
-    here = os.getcwd()
+    here = directory or os.getcwd()
     found = state(Path(here))
     return msgspec.structs.replace(
         where_from(file),

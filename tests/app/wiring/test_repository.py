@@ -242,6 +242,7 @@ def test_a_directory_that_changes_while_it_is_copied_is_not_written_through(
             yield Path(name)
 
     monkeypatch.setattr(repository, "_listed", listed)
+    monkeypatch.setattr(repository, "_bounded", lambda directory, files: files)
     copy(here, to)
     assert (outside / "x").read_text() == "of another"
     assert names(to) == {order[0]}
@@ -283,6 +284,7 @@ def test_a_copy_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file
         (here / str(number)).write_text("xx")
     monkeypatch.setattr(repository, "MOST_FILES", files)
     monkeypatch.setattr(repository, "MOST_BYTES", size)
+    monkeypatch.setattr(repository, "_made", None)  # nothing is copied before
     with pytest.raises(TooLarge, match=r"--copy: .* leave data out by .gitignore, or run without --copy"):
         copy(here, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()

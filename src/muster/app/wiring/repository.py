@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -79,7 +80,7 @@ def copy(directory: Path, to: Path) -> None:
     `to` must not exist. Links are copied as links, and nothing is read or written through one; devices, pipes
     and submodules are left out. Raises TooLarge, OSError.
     """
-    files = _listed(directory)
+    files = _bounded(directory, _listed(directory))
     to.mkdir(mode=0o700, parents=True)
     number = size = 0
     above: dict[Path, bool] = {}  # whether a directory of the copy is there, and one in the source, too
@@ -102,6 +103,20 @@ def copy(directory: Path, to: Path) -> None:
     except BaseException:
         shutil.rmtree(to, ignore_errors=True)
         raise
+
+
+def _bounded(directory: Path, listed: Iterable[Path]) -> Iterable[Path]:
+    """The listed files. Raises TooLarge before any is copied if they are too many, or too large."""
+    files, size = list(islice(listed, MOST_FILES + 1)), 0
+    if len(files) > MOST_FILES:
+        raise _too_large(directory)
+    for name in files:
+        with suppress(OSError):
+            status = (directory / name).lstat()
+            size += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    if size > MOST_BYTES:
+        raise _too_large(directory)
+    return files
 
 
 def _made(directory: Path, to: Path, name: Path) -> bool:
