@@ -3,7 +3,8 @@
 Devices are of one kind if nothing tells them apart that an expression or a constraint looks at, and if they
 have the same taints and take the same from counters. Nothing looks at serial numbers, so a cluster has few
 kinds, and each expression is evaluated once for each. Its answers come from outside (`Kinds.unanswered`,
-`Kinds.tell`). Until they are there, an expression holds of no device.
+`Kinds.tell`). Until they are there, an expression holds of no device. An answer stays known if something else
+tells devices apart from then on: it depends on what its own expression looks at.
 
 A device that muster cannot give out is left out, and counted by its reason. Amounts of counters are rounded
 so that there never seems to be more than there is.
@@ -30,12 +31,14 @@ from muster.core.words.devices import (
     KindId,
 )
 from muster.translate.devices.claims import Asked, Tolerations, counts, tolerates
-from muster.translate.devices.selectors import Facts, facts, names
+from muster.translate.devices.selectors import Facts, facts, names, only
 
 #: Most kinds of one node, and of the cluster. Devices beyond are left out: an expression looks at what
 #: differs in each. What the driver of one node publishes takes devices from that node only.
 MOST_OF_NODE: Final = 256
 MOST_KINDS: Final = 100_000
+#: Answers that are kept before those are forgotten of which nothing asks or no node has the kind.
+MOST_KNOWN: Final = 200_000
 #: The largest amount of a counter: if there is more, so much is there.
 MOST: Final = 2**50
 _KEY: Final = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -74,9 +77,16 @@ class _Kind:
     facts: Facts
     taints: tuple[DeviceTaint, ...]
     consumes: Counters
-    #: of the facts, and of all of it
-    key: bytes
+    #: of all of it
     whole: bytes
+    #: by the names that an expression looks at, of these facts alone: these, and their key
+    seen: dict[frozenset[str] | None, tuple[Facts, bytes]] = field(default_factory=dict, compare=False)
+
+    def seen_by(self, expression: str) -> tuple[Facts, bytes]:
+        if (found := self.seen.get(looked := names(expression))) is None:
+            of = self.facts if looked is None else only(self.facts, looked)
+            found = self.seen[looked] = of, _KEY(of)
+        return found
 
 
 class Kinds:
@@ -93,9 +103,9 @@ class Kinds:
         self._of_node: dict[str, frozenset[KindId]] = {}
         self._unused: set[KindId] = set()
         self._told: dict[KindId, DeviceKind] = {}
-        #: by expression and facts, whether it holds
+        #: by expression and what it sees of a device, whether it holds
         self._known: dict[tuple[str, bytes], bool] = {}
-        #: expressions that have been evaluated
+        #: expressions that have been evaluated for all kinds
         self._settled: set[str] = set()
         #: whether kinds may have something to tell, and something to ask
         self._stale = self.asks = False
@@ -115,18 +125,21 @@ class Kinds:
         """Returns the kind of a device; None if there are too many."""
         seen = facts(driver, device, self._looked)
         taints = tuple(taint for taint in device.taints if counts(taint))
-        key = _KEY(seen)
-        whole = _KEY([key, taints, consumes])
+        whole = _KEY([seen, taints, consumes])
         known = self._ids.get(whole)
         if known is None:
             if len(self._ids) >= MOST_KINDS:
                 return None
             known = self._ids[whole] = KindId(self._next)
             self._next += 1
-            self._kinds[known] = _Kind(seen, taints, consumes, key, whole)
+            self._kinds[known] = kind = _Kind(seen, taints, consumes, whole)
+            self._settled -= {text for text in self._settled if not self._answered(text, kind)}
             self._unused.add(known)
             self._stale = self.asks = True
         return known
+
+    def _answered(self, text: str, kind: _Kind) -> bool:
+        return (text, kind.seen_by(text)[1]) in self._known
 
     def use(self, node: str, kinds: frozenset[KindId]) -> None:
         """Takes in of which kinds the devices of a node are now."""
@@ -154,13 +167,12 @@ class Kinds:
         """Yields expressions, and the devices of which it is not known whether they hold, each once."""
         self.asks = False
         texts = {text for expressions in self.wanted.answers.values() for text in expressions}
-        found = {kind.key: kind.facts for kind in self._living()}
-        if len(self._known) > 2 * (len(texts) + 1) * (len(found) + 1):
-            self._known = {
-                key: held for key, held in self._known.items() if key[0] in texts and key[1] in found
-            }
+        if len(self._known) > MOST_KNOWN:
+            living = {(text, kind.seen_by(text)[1]) for kind in self._living() for text in texts}
+            self._known = {key: held for key, held in self._known.items() if key in living}
         self._settled &= texts
         for text in sorted(texts):
+            found = {key: of for of, key in (kind.seen_by(text) for kind in self._living())}
             devices = [of for key, of in found.items() if (text, key) not in self._known]
             if devices or text not in self._settled:
                 yield text, devices
@@ -197,7 +209,7 @@ class Kinds:
         answers = [
             answer
             for answer, texts in wanted.answers.items()
-            if all(known.get((text, kind.key), False) for text in texts)
+            if all(known.get((text, kind.seen_by(text)[1]), False) for text in texts)
         ]
         answers += [name for name, each in wanted.tolerations.items() if tolerates(each, kind.taints)]
         values = ((name, _attribute(kind.facts, name)) for name in sorted(wanted.attributes))

@@ -11,7 +11,7 @@ of loops. Its memory is not: evaluate what others have written in a process with
 import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from muster.api import quantity
@@ -58,6 +58,18 @@ def facts(driver: str, device: Device, only: frozenset[str] | None = None) -> Fa
     )
 
 
+def only(of: Facts, looked: frozenset[str]) -> Facts:
+    """Returns what of these facts has one of these names."""
+
+    def some(values: Mapping[str, Mapping[str, Value]]) -> dict[str, dict[str, Value]]:
+        found = {domain: {n: v for n, v in each.items() if n in looked} for domain, each in values.items()}
+        return {domain: each for domain, each in found.items() if each}
+
+    return Facts(
+        driver=of.driver, attributes=some(of.attributes), capacity=some(of.capacity), several=of.several
+    )
+
+
 def _value(attribute: DeviceAttribute) -> Value | None:
     if attribute.bool_ is not None:
         return attribute.bool_
@@ -89,6 +101,7 @@ _INDEX: Final = re.compile(r"""\[\s*\??\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\
 _TEXTS: Final = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 
 
+@lru_cache(maxsize=4096)
 def names(expression: str) -> frozenset[str] | None:
     """Returns the names of attributes and capacities on which the answer depends; None: perhaps on all.
 
