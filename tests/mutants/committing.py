@@ -10,6 +10,7 @@ _VICTIMS: Final = ("tests/runtime/test_victims.py",)
 _REPEATS: Final = ("tests/runtime/test_repeats.py",)
 _CONSENT: Final = ("tests/runtime/test_consent.py",)
 _LOOP: Final = ("tests/runtime/test_loop.py",)
+_DEVICES: Final = ("tests/runtime/test_devices.py",)
 _VOLUMES: Final = ("tests/runtime/test_volumes.py",)
 
 
@@ -18,6 +19,56 @@ def _fault(name: str, file: str, old: str, new: str, tests: tuple[str, ...]) -> 
 
 
 FAULTS: Final = (
+    _fault(
+        "a pod is bound before its claims are reserved for it",
+        "commit/devices.py",
+        "if not (use.allocated and use.reserved)",
+        "if not use.allocated",
+        _DEVICES,
+    ),
+    _fault(
+        "claims that muster has not allocated are freed",
+        "commit/devices.py",
+        "        return own and PLAN in claim.metadata.annotations",
+        "        return own",
+        _DEVICES,
+    ),
+    _fault(
+        "a device that another claim has is allocated",
+        "commit/devices.py",
+        "            if not self._is_leaving(other):",
+        "            if self._is_leaving(other):",
+        _DEVICES,
+    ),
+    _fault(
+        "a claim is written before the plan",
+        "commit/step.py",
+        "and len(places.missing) == 1 and not claiming",
+        "and len(places.missing) == 1",
+        _DEVICES,
+    ),
+    _fault(
+        "devices of a start that is undone are kept",
+        "commit/ending.py",
+        "    if freed := context.claims.to_free(None, all_=True):",
+        "    if freed := ():",
+        ("tests/runtime/test_device_claims.py",),
+    ),
+    _fault(
+        "claims are not fenced",
+        "fencing.py",
+        "in ((kind, obj), *_claims(self._observed, obj)):",
+        "in ((kind, obj),):",
+        ("tests/runtime/test_fencing.py",),
+    ),
+    Fault(
+        "a late allocation succeeds",
+        "commit",
+        "effects/claims.py",
+        '"resourceVersion": version, **metadata',
+        "**metadata",
+        ("tests/effects/test_claims.py",),
+    ),
     _fault(
         "a late plan stays",
         "commit/step.py",
@@ -70,8 +121,8 @@ FAULTS: Final = (
     _fault(
         "a pod is bound before its volume is there",
         "commit/claims.py",
-        "    return [claim for claim in claims if claim is not None and not claim.spec.volume_name]",
-        "    return []",
+        "isinstance(claim, PersistentVolumeClaim) and not claim.spec.volume_name",
+        "False",
         _VOLUMES,
     ),
     _fault(

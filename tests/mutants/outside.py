@@ -376,8 +376,8 @@ FAULTS: Final = (
         ),
         (
             "a fence of a pod that counts for another of its name",
-            "            if known is None or known.uid != obj.metadata.uid:",
-            "            if known is None:",
+            "                if known is None or known.uid != one.metadata.uid:",
+            "                if known is None:",
         ),
         (
             "a pod of a plan's name is taken for that of the plan",

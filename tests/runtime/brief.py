@@ -3,7 +3,7 @@
 from typing import Any
 
 from muster.api import kinds
-from muster.effects import Bind, Create, Delete, Evict, Patch
+from muster.effects import Allocate, Bind, Create, Deallocate, Delete, Evict, Patch
 from muster.runtime.writes import RecordPods, Write
 
 
@@ -25,6 +25,10 @@ def brief(write: Write) -> str:
             return f"delete {kind.kind}"
         case Bind():
             return "bind"
+        case Allocate():
+            return "allocate"
+        case Deallocate():
+            return "deallocate"
         case Evict():
             return "evict"
         case RecordPods():

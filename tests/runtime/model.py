@@ -9,19 +9,26 @@ After every single write the nodes are checked: never more pods than they have r
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
-from muster.api import kinds
+import msgspec
+
+from muster.api import kinds, pod_claims
 from muster.api.base import Object, controller_of
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
-from muster.core.words.gang import GangId
+from muster.api.resource_v1 import AllocatedDevice, ResourceClaim
+from muster.core.words.devices import DeviceId
+from muster.core.words.gang import GangId, PodId
 from muster.effects.execute import Outcome, runs
+from muster.kube.errors import AlreadyExists
 from muster.kube.informers import Informers
-from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL
+from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL, PLAN
 from muster.runtime.commit.view import Limits
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
 from muster.runtime.mirror import WATCHED
@@ -84,6 +91,7 @@ class Cluster:
         self.priorities: dict[str, int] = {}  # of a gang's pods
         self.homes: dict[str, str] = {}  # namespaces of gangs that have another
         self.slow_nodes = False  # pods on nodes do not end
+        self.claiming: set[str] = set()  # gangs whose pods have a claim of a device each
         self.schedulers: dict[str, str] = {}  # by gang, what schedules its pods
         self.admits: dict[
             tuple[str, int], Object
@@ -99,7 +107,7 @@ class Cluster:
         other.priorities, other.homes = dict(self.priorities), dict(self.homes)
         other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
         other.refuses, other.schedulers = Counter(self.refuses), dict(self.schedulers)
-        other.admits = dict(self.admits)
+        other.admits, other.claiming = dict(self.admits), set(self.claiming)
         return other
 
     def home(self, gang: str) -> str:
@@ -114,6 +122,22 @@ class Cluster:
             "conditions": [{"type": "Ready", "status": "True"}],
         }
         self.server.create(kinds.NODE, "", {"metadata": {"name": name, "labels": labels}, "status": status})
+
+    def devices(self, node: str, number: int) -> None:
+        """Devices of a node, a class that all are of, and the template of the claims."""
+        for kind, namespace, body in (
+            (kinds.DEVICE_CLASS, "", {"metadata": {"name": "gpus"}, "spec": {}}),
+            (kinds.RESOURCE_CLAIM_TEMPLATE, NAMESPACE, _TEMPLATE),
+        ):
+            with suppress(AlreadyExists):
+                self.server.create(kind, namespace, body)
+        spec = {
+            "driver": "d",
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": str(each)} for each in range(number)],
+        }
+        self.server.create(kinds.RESOURCE_SLICE, "", {"metadata": {"name": node}, "spec": spec})
 
     def gang(self, name: str, size: int, kind: Kind) -> None:
         self.sizes[name] = size
@@ -172,6 +196,10 @@ class Cluster:
             elif pod.spec.node_name and self.refuses[pod.metadata.name] and not pod.terminal:
                 self.refuses[pod.metadata.name] -= 1
                 self.server.patch(kinds.POD, pod.key, {"status": _REFUSED}, "status")
+            elif pod.spec.resource_claims and not self._has_claim(pod):
+                self._claim_of(pod)
+        for claim in self.server.all(kinds.RESOURCE_CLAIM):
+            self._free(claim)
         return self.server.revision != before
 
     def _job(self, job: Job, pods: list[Pod]) -> None:
@@ -202,6 +230,34 @@ class Cluster:
         name = f"{job.metadata.name}-{index}-{self.made}"
         self._pod({"name": name, "annotations": mark, "labels": mark, "ownerReferences": [owner]}, index)
 
+    def _has_claim(self, pod: Pod) -> bool:
+        names = pod_claims.names(pod).values()
+        keys = [(kinds.RESOURCE_CLAIM, f"{pod.metadata.namespace}/{name}") for name in names]
+        return bool(keys) and all(key in self.server.objects for key in keys)
+
+    def _claim_of(self, pod: Pod) -> None:
+        """As the claim controller makes a claim from a template, in two writes."""
+        name = f"{pod.metadata.name}-gpu-{self.server.revision}"
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        meta = {"name": name, "ownerReferences": [{**owner, "controller": True}]}
+        self.server.create(kinds.RESOURCE_CLAIM, pod.metadata.namespace, {"metadata": meta, "spec": _CLAIM})
+        status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": name}]}
+        self.server.patch(kinds.POD, pod.key, {"status": status}, "status")
+
+    def _free(self, claim: ResourceClaim) -> None:
+        """As the claim controller frees a claim that no pod uses, and the garbage collector deletes it."""
+        pods = {pod.metadata.uid for pod in self.server.all(kinds.POD) if not pod.terminal}
+        reserved = msgspec.to_builtins(claim.status.reserved_for)
+        rest = [each for each in reserved if each["uid"] in pods]
+        owner = controller_of(claim)
+        gone = owner is not None and owner.uid not in pods
+        if rest != reserved or (gone and claim.status.allocation is not None):
+            status = {"reservedFor": rest or None, **({} if rest else {"allocation": None})}
+            self.server.patch(kinds.RESOURCE_CLAIM, claim.key, {"status": status}, "status")
+        if gone and not rest:
+            self.server.patch(kinds.RESOURCE_CLAIM, claim.key, {"metadata": {"finalizers": None}})
+            self.server.delete(kinds.RESOURCE_CLAIM, claim.key)
+
     def _pod(self, metadata: Object, index: int = -1) -> None:
         gang = str(metadata["name"]).partition("-")[0]
         spec = self._pod_spec(gang) | self.admits.get((gang, index), {})
@@ -209,6 +265,8 @@ class Cluster:
 
     def _pod_spec(self, gang: str) -> Object:
         spec = {**_POD_SPEC}
+        if gang in self.claiming:
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
         if gang in self.schedulers:
             spec["schedulerName"] = self.schedulers[gang]
         if (priority := self.priorities.get(gang)) is None:
@@ -222,6 +280,7 @@ class Cluster:
         self._check_nodes()
         self._check_kept()
         self._check_names()
+        self._check_claims()
         for name, size in self.sizes.items():
             bound = self.bound(name)
             if bound >= size:
@@ -262,6 +321,41 @@ class Cluster:
                 plan = found(self.server.read(kind, key)) if kind is kinds.GANG else None
                 told = f"{json.dumps(obj)} {plan}"
                 assert not [other for other in spaces - {own} if f"{other}/" in told], told
+
+    def _check_claims(self) -> None:
+        """No two claims of muster's have one device, and a pod on a node has its own, on that node.
+
+        Another client may allocate a device in the same moment as muster; then no pod is bound with it.
+        """
+        of_pod: dict[str, list[str]] = {}
+        held: Counter[str] = Counter()
+        ours: Counter[str] = Counter()
+        for claim in self.server.all(kinds.RESOURCE_CLAIM):
+            devices = [f"{each.pool}/{each.device}" for each in _results(claim)]
+            held.update(devices)
+            ours.update(devices if PLAN in claim.metadata.annotations else ())
+            for consumer in claim.status.reserved_for if devices else ():
+                of_pod.setdefault(consumer.uid, []).extend(devices)
+        assert max(ours.values(), default=0) <= 1, f"two claims have one device: {ours}"
+        for pod in self.server.all(kinds.POD):
+            if pod.spec.resource_claims and pod.spec.node_name and not pod.terminal:
+                (device,) = of_pod.get(pod.metadata.uid, [""])
+                assert device.startswith(f"{pod.spec.node_name}/"), f"{pod.key} has {device!r}"
+                assert held[device] == 1, f"{pod.key} is bound with {device}, which another claim has"
+
+    def check_freed(self) -> None:
+        """In the end: no pod without a node has devices, unless a plan is open."""
+        bound = {pod.metadata.uid for pod in self.server.all(kinds.POD) if pod.spec.node_name}
+        for claim in self.server.all(kinds.RESOURCE_CLAIM) if not self.plans() else ():
+            if controller_of(claim) is not None and not bound & {
+                each.uid for each in claim.status.reserved_for
+            }:
+                left = (
+                    claim.status.allocation,
+                    claim.metadata.finalizers,
+                    claim.metadata.annotations.get(PLAN),
+                )
+                assert left == (None, [], None), f"{claim.key} is left: {left}"
 
     def _check_nodes(self) -> None:
         used: Counter[str] = Counter()
@@ -362,7 +456,10 @@ class Running:
         clock = ServerClock(server)
         self.informers = Informers(self.client, clock)
         self.mirror = WatchedMirror(self.informers, self.schedulers, lease=self.lease)
-        core = self.core or Planner(dict(self.cluster.preempts))
+        gangs = {f"{self.cluster.home(name)}/{name}" for name in self.cluster.claiming}
+        core = self.core or Planner(
+            dict(self.cluster.preempts), claiming=gangs, allocated=partial(_allocated, self.informers)
+        )
         term = Term(self.epoch, seen=self.pods_seen, fresh=lambda: self.fresh)
         names = Disclosure(self.mirror.names)
         self.leader = Leader(self.client, clock, term, self.mirror, core, self.limits, names=names)
@@ -483,6 +580,8 @@ _POD_SPEC: Object = {
     "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
     "unknown to muster": "must not get lost",
 }
+_CLAIM: Object = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
+_TEMPLATE: Object = {"metadata": {"name": "gpus"}, "spec": {"spec": _CLAIM}}
 #: What the kubelet says of a pod for which its node has no room.
 _REFUSED: Object = {
     "phase": "Failed",
@@ -492,6 +591,17 @@ _REFUSED: Object = {
 #: Kinds that a mirror looks at; the server has no others.
 assert {kinds.JOB, kinds.POD, kinds.NODE, kinds.GANG_PLAN} <= set(WATCHED)
 assert QUIET > LONGEST_SLEEP
+
+
+def _allocated(informers: Informers) -> Iterator[tuple[DeviceId, list[PodId]]]:
+    for claim in informers[kinds.RESOURCE_CLAIM].items.values():
+        for each in _results(claim):
+            pods = [PodId(consumer.uid) for consumer in claim.status.reserved_for]
+            yield DeviceId(f"{each.driver}/{each.pool}/{each.device}"), pods
+
+
+def _results(claim: ResourceClaim) -> list[AllocatedDevice]:
+    return claim.status.allocation.devices.results if claim.status.allocation is not None else []
 
 
 def _cpus(pod: Object) -> int:

@@ -1,12 +1,15 @@
 """A scheduler for crash tests that is small enough to be looked through, and that can preempt.
 
-First fit by name; one resource, of which every pod takes one unit. A gang takes its minimum and as many
-more as fit, or nothing. `preempts` names gangs that may take the nodes of others: the test's own Evict.
+First fit by name; one resource, of which every pod takes one unit. The pods of gangs with claims take one
+device of their node as well. A gang takes its minimum and as many more as fit, or nothing. `preempts` names
+gangs that may take the nodes of others: the test's own Evict.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
+from muster.core.words.devices import Allocation, DeviceId, DevicesChanged
 from muster.core.words.events import (
     CommitFailed,
     Event,
@@ -36,6 +39,16 @@ class Planner:
     avoid: dict[GangId, dict[NodeName, float]] = field(default_factory=dict)
     told: dict[GangId, str] = field(default_factory=dict)
     evicted: set[tuple[GangId, frozenset[PodId]]] = field(default_factory=set)
+    #: why starts have failed
+    failed: list[str] = field(default_factory=list)
+    #: gangs whose pods have a claim each, the devices of each node, and those that places were promised
+    claiming: set[str] = field(default_factory=set)
+    devices: dict[NodeName, list[DeviceId]] = field(default_factory=dict)
+    promised: dict[GangId, dict[Place, DeviceId]] = field(default_factory=dict)
+    #: devices that claims of planned places have already
+    found: dict[GangId, dict[Place, DeviceId]] = field(default_factory=dict)
+    #: what claims have, and the pods for which they are reserved
+    allocated: Callable[[], Iterable[tuple[DeviceId, list[PodId]]]] = lambda: ()
 
     def apply(self, event: Event) -> None:
         match event:
@@ -46,12 +59,14 @@ class Planner:
                 for held in self.holds.values():
                     for place in [place for place, node in held.items() if node == name]:
                         del held[place]
+            case DevicesChanged(node, devices):
+                self.devices[NodeName(node)] = sorted(device for device, _ in devices)
             case GangSubmitted(gang):
                 if self.gangs.get(gang.id) != gang and self.back_off.get(gang.id) == float("inf"):
                     del self.back_off[gang.id]
                 self.gangs[gang.id] = gang
             case GangRemoved(gang_id):
-                for of in (self.gangs, self.holds, self.planned, self.retired, self.told):
+                for of in (self.gangs, self.holds, self.planned, self.retired, self.told, self.found):
                     of.pop(gang_id, None)
             case PodsBound(bound, _, _, gang_of):
                 self.pods.update(dict.fromkeys(bound, event))
@@ -63,22 +78,25 @@ class Planner:
                     self.pods.pop(pod, None)
             case PlacesRetired(gang_id, places):
                 self.retired[gang_id] = places
-            case PlanFound(gang_id, nodes):
+            case PlanFound(gang_id, nodes, _, claims):
                 self.planned[gang_id] = dict(nodes)
+                self.found[gang_id] = {place: has[0].devices[0][1] for place, has in claims.items()}
             case PlacesLost(gang_id, places, excluded, until):
                 for place in places:
                     self.holds.get(gang_id, {}).pop(place, None)
                 self.avoid.setdefault(gang_id, {}).update(dict.fromkeys(excluded, until))
-            case CommitFailed(gang_id, until):
+            case CommitFailed(gang_id, until, message):
+                self.failed.append(message)
                 self.holds.pop(gang_id, None)
                 self.planned.pop(gang_id, None)
+                self.found.pop(gang_id, None)
                 self.back_off[gang_id] = until
 
     def decide(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
         self.back_off = {gang: until for gang, until in self.back_off.items() if until > now}
         for gang in sorted(self.gangs.values(), key=lambda gang: (gang.id not in self.preempts, gang.id)):
-            if gang.gate is not None:
+            if gang.gate is not None and "dynamic resource allocation" not in gang.gate.message:
                 decisions += self._wait(gang, gang.gate.code, gang.gate.message)
             elif gang.id not in self.back_off:
                 decisions += self._place(gang, now)
@@ -119,8 +137,13 @@ class Planner:
     def _hold(self, gang: Gang, found: dict[Place, NodeName]) -> Assign:
         self.holds[gang.id].update(found)
         self.planned.pop(gang.id, None)
+        self.found.pop(gang.id, None)
         self.told.pop(gang.id, None)
-        return Assign(gang.id, dict(found))
+        if gang.id not in self.claiming:
+            return Assign(gang.id, dict(found))
+        promised = self.promised.setdefault(gang.id, {})
+        claims = {place: (Allocation("gpu", (("gpu", promised[place]),)),) for place in found}
+        return Assign(gang.id, dict(found), claims=claims)
 
     def _fit(
         self, gang: Gang, vacant: list[Place], now: float, without: GangId | None = None
@@ -136,13 +159,32 @@ class Planner:
         for node, until in self.avoid.get(gang.id, {}).items():
             if until > now:
                 free.pop(node, None)
+        devices = self._free_devices(without)
+        promised: dict[Place, DeviceId] = {}
         found: dict[Place, NodeName] = {}
         planned = self.planned.get(gang.id, {})
         for place in sorted(vacant, key=lambda place: (place not in planned, place)):
             first = [planned[place]] if place in planned else []
+            own = self.found.get(gang.id, {}).get(place)
             for node in [*first, *free]:
-                if free.get(node, 0) > 0:
+                has = [own] if own is not None and first == [node] else devices.get(node)
+                if free.get(node, 0) > 0 and (gang.id not in self.claiming or has):
                     found[place] = node
                     free[node] -= 1
+                    if gang.id in self.claiming and has:
+                        promised[place] = has.pop(0)
                     break
+        self.promised.setdefault(gang.id, {}).update(promised)
         return found
+
+    def _free_devices(self, without: GangId | None) -> dict[NodeName, list[DeviceId]]:
+        """Devices that no claim has and no place was promised, but for those of `without`."""
+        leaving = {pod for pod, bound in self.pods.items() if without is not None and bound.gang == without}
+        taken = {device for device, pods in self.allocated() if not leaving.issuperset(pods) or not pods}
+        for of, places in self.promised.items():
+            if of != without:
+                taken |= {device for place, device in places.items() if place in self.holds.get(of, {})}
+        return {
+            node: [device for device in devices if device not in taken]
+            for node, devices in self.devices.items()
+        }

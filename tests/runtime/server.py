@@ -15,6 +15,7 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
+from muster.api.rules.claims import update_status
 from muster.kube.client import Page, Patch, Propagation
 from muster.kube.errors import INAPPLICABLE, AlreadyExists, Conflict, Invalid, NotFound, Unanswered
 
@@ -81,8 +82,13 @@ class Server:
         for name, value in patch.items():
             if not kind.status or (name == "status") == (subresource == "status"):
                 new[name] = merged(new.get(name), value) if name != "metadata" else new["metadata"]
-        if subresource != "status" and "annotations" in meta:
-            new["metadata"]["annotations"] = merged(new["metadata"].get("annotations"), meta["annotations"])
+        if subresource != "status":
+            for name in _OF_METADATA & meta.keys():
+                new["metadata"][name] = merged(new["metadata"].get(name), meta[name])
+                if new["metadata"][name] is None:
+                    del new["metadata"][name]
+        if kind is kinds.RESOURCE_CLAIM and subresource == "status" and (wrong := update_status(new, old)):
+            raise Invalid(str(wrong))
         if new != old:
             self._store(kind, key, new)
         return self.read(kind, key)
@@ -132,6 +138,10 @@ class Server:
         self.objects[kind, key] = obj
         self.log.append((kind, key, self.read(kind, key)))
         self.watch()
+
+
+#: What of an object's metadata a patch may change.
+_OF_METADATA = frozenset({"annotations", "finalizers"})
 
 
 def _renewed(obj: Object) -> Object:

@@ -47,6 +47,9 @@ class Seen:
     def others(self, record: Resource | None) -> str:
         return ""
 
+    def holders(self, device: DeviceId) -> Sequence[str]:
+        return ()
+
     def find(self, kind: AnyKind, key: str) -> Resource | None:
         return self.pod
 

@@ -20,6 +20,8 @@ from tests.runtime.model import Cluster, Kind, Running
 from tests.runtime.planner import Planner
 from tests.runtime.server import AnyKind, ServerClient
 
+#: Writes of an earlier leader that are refused once another leads.
+_FENCED = (("bind", kinds.POD), ("patch", kinds.JOB), ("patch", kinds.RESOURCE_CLAIM))
 LEASE = 20.0  # seconds until another leader takes over
 
 
@@ -32,11 +34,14 @@ class Case:
     home: str = "default"
     #: its plans are objects of their own, as those of large gangs are
     apart: bool = False
+    #: each pod has a claim of a device, of which there are as many as pods
+    claims: bool = False
 
     def __str__(self) -> str:
         of = "" if self.home == "default" else f" of {self.home}"
         over = f" over {self.victim}{of}" if self.victim else ""
-        return f"{self.size} {self.kind}{over}{', apart' if self.apart else ''}"
+        more = f"{', apart' if self.apart else ''}{', claims' if self.claims else ''}"
+        return f"{self.size} {self.kind}{over}{more}"
 
     @property
     def limits(self) -> Limits:
@@ -58,6 +63,9 @@ def _prepared(case: Case) -> Cluster:
     for name, room in (("a", (case.size + 1) // 2), ("b", case.size // 2)):
         if room:
             cluster.node(name, room)
+            if case.claims:
+                cluster.devices(name, room)
+                cluster.claiming |= {"main", "victim"}
     if case.victim is not None:
         cluster.homes["victim"] = case.home
         cluster.gang("victim", case.size, case.victim)
@@ -81,17 +89,39 @@ CASES = [
     if size <= 3 or victim != "bare"
 ] + [Case(1, "job", "bare", "other"), *(Case(2, "job", v, "other") for v in VICTIMS)]
 CASES += [replace(case, apart=True) for case in CASES if case.size <= 2]
+#: Kinds of gangs whose pods have claims, and of their victims, whose pods have claims as well.
+CLAIMING = [
+    *(Case(size, kind, claims=True) for size in (1, 2) for kind in ("job", "bare", "remade")),
+    *(Case(size, "job", victim, claims=True) for size in (1, 2) for victim in VICTIMS),
+    Case(2, "bare", "bare", claims=True),
+    Case(2, "job", "free job", apart=True, claims=True),
+    Case(3, "job", claims=True),
+]
+ALL = [*CASES, *CLAIMING]
+#: Where each write of one leader meets each of another, those of them that are small.
+MEETING = [
+    *CASES,
+    *(case for case in CLAIMING if case.size == 1 and case.victim != "free job" and case.kind != "remade"),
+    *(case for case in CLAIMING if case.size == 2 and case.kind != "bare" and case.victim is None),
+]
 
 
 def of_one_leader(cases: Iterable[Case]) -> list[object]:
-    """Where a leader dies after each write, the quick tier has gangs of at most two pods."""
-    return in_both_tiers(cases, lambda case: case.size <= 2)
+    """Where a leader dies after each write, the quick tier has gangs of at most two pods.
+
+    Of gangs with claims it has those of one pod.
+    """
+    return in_both_tiers(
+        cases, lambda case: case.size == 1 and not case.victim if case.claims else case.size <= 2
+    )
 
 
 def of_two_leaders(cases: Iterable[Case]) -> list[object]:
     """Where each write of one leader meets each of another, the quick tier has the small cases."""
 
     def small(case: Case) -> bool:
+        if case.claims:
+            return case == Case(1, "job", claims=True)
         if case.apart:
             return case.size == 1 and case.kind == "job" and case.victim == "job"
         return case.victim in (None, "job") and (case.size == 1 or (case.size == 2 and case.kind == "job"))
@@ -116,6 +146,7 @@ def check(case: Case, cluster: Cluster, epoch: int) -> None:
     assert cluster.outcome("main", case.size) == "whole"
     if case.victim:
         assert cluster.outcome("victim", case.size) == "waiting"
+    cluster.check_freed()
     before = cluster.dump()
     again = case.leader(cluster, epoch)
     again.quiesce()
@@ -123,7 +154,7 @@ def check(case: Case, cluster: Cluster, epoch: int) -> None:
     assert cluster.dump() == before
 
 
-@pytest.mark.parametrize("case", of_one_leader(CASES))
+@pytest.mark.parametrize("case", of_one_leader(ALL))
 def test_one_leader_dies_after_any_write(case: Case) -> None:
     for i in range(writes_of(case) + 1):
         for meanwhile in (False, True):
@@ -140,7 +171,7 @@ def test_one_leader_dies_after_any_write(case: Case) -> None:
             check(case, cluster, 4)
 
 
-@pytest.mark.parametrize("case", of_two_leaders(CASES))
+@pytest.mark.parametrize("case", of_two_leaders(MEETING))
 def test_an_old_leader_goes_on_after_another_has_taken_over(case: Case) -> None:
     """It stops after write i, the new one takes over and makes j more, the old one all it had in mind."""
     for i in range(writes_of(case) + 1):
@@ -161,7 +192,7 @@ def test_an_old_leader_goes_on_after_another_has_taken_over(case: Case) -> None:
             old.go()
             if new.leads:
                 evictions = [("patch", kinds.POD), ("delete", kinds.POD)]
-                fenced = [("bind", kinds.POD), ("patch", kinds.JOB), *(evictions if planned else [])]
+                fenced = [*_FENCED, *(evictions if planned else [])]
                 assert not [write for write in old.client.accepted if write[:2] in fenced]
             new.quiesce()
             old.sees = True  # now it learns, from whatever the new one has touched, that it is over
@@ -176,7 +207,14 @@ def test_an_old_leader_goes_on_after_another_has_taken_over(case: Case) -> None:
             j += 1
 
 
-@pytest.mark.parametrize("case", of_two_leaders(c for c in CASES if c.size <= 2 and c.home == "default"))
+LATE = [
+    case
+    for case in MEETING
+    if case.size <= 2 and case.home == "default" and not (case.claims and (case.victim or case.size > 1))
+]
+
+
+@pytest.mark.parametrize("case", of_two_leaders(LATE))
 def test_late_writes_of_a_leader_that_stopped_in_order_do_no_harm(case: Case) -> None:
     """It stops after write i, pods arrive, and a new one that fences none of these makes j writes.
 
@@ -204,7 +242,7 @@ def test_late_writes_of_a_leader_that_stopped_in_order_do_no_harm(case: Case) ->
             old.go()
             if new.leads:
                 evictions = [("patch", kinds.POD), ("delete", kinds.POD)]
-                refused = [("bind", kinds.POD), ("patch", kinds.JOB), *(evictions if planned else [])]
+                refused = [*_FENCED, *(evictions if planned else [])]
                 assert not [write for write in old.client.accepted if write[:2] in refused]
             old.stop()
             new.quiesce()
@@ -214,7 +252,7 @@ def test_late_writes_of_a_leader_that_stopped_in_order_do_no_harm(case: Case) ->
             j += 1
 
 
-@pytest.mark.parametrize("case", of_two_leaders(case for case in CASES if case.size <= 2))
+@pytest.mark.parametrize("case", of_two_leaders(case for case in MEETING if case.size <= 2))
 def test_the_second_leader_dies_as_well(case: Case) -> None:
     """After write i, and the one that takes over after its write j."""
     for i in range(writes_of(case) + 1):
@@ -238,10 +276,9 @@ def test_the_second_leader_dies_as_well(case: Case) -> None:
                 break
 
 
-@pytest.mark.parametrize("case", of_one_leader(case for case in CASES if case.victim))
-def test_its_owner_cancels_it_while_its_victim_leaves(case: Case) -> None:
+@pytest.mark.parametrize("case", of_one_leader(case for case in ALL if case.victim or case.claims))
+def test_its_owner_cancels_it_while_it_starts(case: Case) -> None:
     """A victim goes as a whole or stays as a whole, also if no gang needs its nodes any more."""
-    assert case.victim is not None
     for i in range(writes_of(case) + 1):
         for dies in (False, True):
             cluster = case.cluster()
@@ -255,8 +292,9 @@ def test_its_owner_cancels_it_while_its_victim_leaves(case: Case) -> None:
             leader.quiesce()
             leader.stop()
             assert cluster.bound("main") == 0
-            assert cluster.outcome("victim", case.size) in ("whole", "waiting")
+            assert not case.victim or cluster.outcome("victim", case.size) in ("whole", "waiting")
             assert not cluster.plans()
+            cluster.check_freed()
 
 
 @pytest.mark.parametrize("victim", ["job", "free job", "bare"])
@@ -486,11 +524,14 @@ def test_the_page_says_how_many_histories_there_are() -> None:
             overlap += after + 3  # from the take-over on, after each write, and at its end
             twice += after + 2 if case.size <= 2 else 0
     cancelled = sum(2 * (writes_of(case) + 1) for case in CASES if case.victim)
+    claiming = sum(4 * (writes_of(case) + 1) for case in CLAIMING)
+    for case in MEETING[len(CASES) :]:
+        claiming += sum(2 * _writes_after(case, i) + 5 for i in range(writes_of(case) + 1))
     page = (Path(__file__).parents[2] / "docs" / "internals" / "committing.md").read_text()
     told = [
         int(number.replace(",", "")) for number in re.findall(r"^\|.*\| ([\d,]+) \|$", page, re.MULTILINE)
     ]
-    assert told == [dies, overlap, twice, cancelled]
+    assert told == [dies, overlap, twice, cancelled, claiming]
 
 
 def _writes_after(case: Case, i: int) -> int:

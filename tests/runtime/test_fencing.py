@@ -10,6 +10,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Pod
+from muster.api.resource_v1 import ResourceClaim
 from muster.core.words.gang import GangId, PodId
 from muster.kube.errors import Conflict, Forbidden, NotFound, TooManyRequests, Unreachable
 from muster.names import EPOCH
@@ -29,6 +30,11 @@ def pod(name: str, uid: str = "", version: int = 10, node: str = "", epoch: str 
         "annotations": annotations,
     }
     return msgspec.convert({"metadata": metadata, "spec": {"nodeName": node, "containers": []}}, Pod)
+
+
+def claim(name: str) -> ResourceClaim:
+    metadata = {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "3"}
+    return msgspec.convert({"metadata": metadata}, ResourceClaim)
 
 
 class Seen:
@@ -74,6 +80,21 @@ def test_unbound_members_are_fenced_and_bound_ones_are_not() -> None:
 
 def test_an_unbound_pod_that_no_earlier_leader_has_seen_needs_no_fence() -> None:
     assert fenced(Seen([pod("a", version=10), pod("b", version=11)]), 10) == ["a"]
+
+
+def test_the_claims_of_unbound_members_are_fenced_however_new_their_pods_are() -> None:
+    """Versions of claims and pods cannot be compared. A claim that pods share is fenced once."""
+
+    def claiming(name: str, claim: str, node: str = "") -> Pod:
+        spec = {"nodeName": node, "resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}
+        metadata = {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "11"}
+        return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
+
+    seen = Seen(
+        [claiming("a", "one"), claiming("b", "one"), claiming("c", "two", "n"), claiming("d", "none")]
+    )
+    seen.pods |= {f"ns/{name}": claim(name) for name in ("one", "two")}
+    assert fenced(seen, 10) == ["one"]
 
 
 def test_pods_that_an_open_plan_may_end_are_fenced_however_new_they_are() -> None:

@@ -39,6 +39,11 @@ def names(pod: Pod) -> dict[str, str]:
     return found
 
 
+def needed(pod: Pod) -> list[str]:
+    """Returns the names, in the pod, of the claims that it needs."""
+    return [name for each in _claims(pod) if is_needed(pod, name := str(each.get("name")))]
+
+
 def is_needed(pod: Pod, name: str) -> bool:
     """Returns False if the pod's status says that it needs no claim of this name."""
     statuses = pod.status.resource_claim_statuses

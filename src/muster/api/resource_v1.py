@@ -28,6 +28,8 @@ class DeviceSelector(Struct, frozen=True):
 
 class DeviceClassSpec(Struct, frozen=True):
     selectors: list[DeviceSelector] = []
+    #: passed on to the drivers
+    config: list[Object] = []
     #: another resource by which pods ask for its devices without a claim
     extended_resource_name: str = ""
 

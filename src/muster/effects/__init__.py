@@ -15,6 +15,7 @@ from typing import Literal
 
 from muster.api.base import AnyKind, Object
 from muster.api.core_v1 import Pod
+from muster.api.resource_v1 import ResourceClaim
 from muster.core.words.gang import NodeName, Place
 from muster.kube.client import Patch as Document
 from muster.kube.client import Propagation
@@ -111,6 +112,35 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
+class Allocate:
+    """A claim of devices to allocate and to reserve for pods, if it is as it was seen: at most two writes.
+
+    The first write makes the claim muster's, and protects it from deletion; a claim that is allocated
+    already is only reserved.
+    """
+
+    claim: ResourceClaim
+    #: the pods for which it is to be reserved besides those that it has, and their places
+    users: tuple[tuple[Place, Pod], ...]
+    #: value of the annotation `muster.dev/plan`
+    mark: str
+    #: `status.allocation`; None = it has one
+    allocation: Object | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate:
+    """A claim to free, if it is as it was seen: at most two writes, of which the first frees its devices.
+
+    If it stays reserved for others, these pods' reservations are removed, and nothing else.
+    """
+
+    claim: ResourceClaim
+    #: uids of the pods whose reservations end
+    pods: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Evict:
     """A pod to mark as ended by muster's own decision, then to delete: two writes, in this order.
 
@@ -150,7 +180,7 @@ class Requeue:
 #: The server's message → what tells of the refusal.
 Refusal = Callable[[str], "Sequence[Effect]"]
 
-Effect = Create | Patch | Delete | Bind | Evict | Absent | RecordEvent | Requeue
+Effect = Create | Patch | Delete | Bind | Allocate | Deallocate | Evict | Absent | RecordEvent | Requeue
 
 
 def warned(about: Object, reason: str, message: str) -> Refusal:

@@ -18,7 +18,21 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import AnyKind, Condition, Object, Resource, controller_of, is_true, revision
 from muster.api.core_v1 import Pod
-from muster.effects import Absent, Bind, Create, Delete, Effect, Evict, Patch, RecordEvent, Requeue, events
+from muster.effects import (
+    Absent,
+    Allocate,
+    Bind,
+    Create,
+    Deallocate,
+    Delete,
+    Effect,
+    Evict,
+    Patch,
+    RecordEvent,
+    Requeue,
+    claims,
+    events,
+)
 from muster.kube.client import Client
 from muster.kube.errors import (
     INAPPLICABLE,
@@ -88,6 +102,10 @@ async def execute(client: Client, effect: Effect, now: datetime, component: str 
         case Bind():
             meta = effect.pod.metadata
             await client.bind(meta.namespace, meta.name, _binding(effect))
+        case Allocate():
+            return await claims.allocate(client, effect, now)
+        case Deallocate():
+            return await claims.deallocate(client, effect)
         case Create():
             return await _create(client, effect)
         case Patch(kind, namespace, name, body, subresource, missing_ok):
@@ -158,6 +176,8 @@ def _shape(effect: object) -> tuple[object, str]:
     match effect:
         case Bind(pod) | Evict(pod):
             return type(effect), pod.metadata.uid
+        case Allocate(claim) | Deallocate(claim):
+            return type(effect), claim.metadata.uid
         case Create(kind, namespace):
             return (Create, kind), f"{namespace}/{effect.name}" if effect.name else ""
         case Patch(kind, namespace, name, _, subresource):

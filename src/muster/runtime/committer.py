@@ -13,7 +13,7 @@ from typing import Final
 
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
 from muster.core.words.decisions import Victim as ChosenVictim
-from muster.core.words.devices import Allocation
+from muster.core.words.devices import Allocation, DevicesChanged
 from muster.core.words.events import CommitFailed, Event, NodeRemoved, PlacesLost, PodsBound
 from muster.core.words.gang import GangId, NodeName, Place
 from muster.effects.execute import Outcome
@@ -27,7 +27,6 @@ from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Unfe
 from muster.runtime.consent import agreed, key_of
 from muster.runtime.observed import (
     Observed,
-    claim,
     foreign,
     is_shared,
     look_up,
@@ -119,6 +118,9 @@ class Committer:
         self._awaited_by: dict[GangId, set[GangId]] = {}
         #: nodes removed since the last step; gangs that were assigned to them are to be stepped
         self._removed: set[NodeName] = set()
+        #: nodes whose devices have changed since; gangs that were assigned devices
+        self._redeviced: set[str] = set()
+        self._allocating: dict[GangId, None] = {}
 
     def adopt(self, now: float) -> None:
         """Takes over the plans that are open now, of any epoch; called once, when recovery starts."""
@@ -173,6 +175,7 @@ class Committer:
                 if commit.allocations or claims:
                     kept = {p: of for p, of in commit.allocations.items() if p not in nodes}
                     commit.allocations = {**kept, **claims}
+                    self._allocating[gang] = None
                 commit.explanation = None
                 self.changed(gang)
             case Evict(victims, beneficiary):
@@ -198,10 +201,13 @@ class Committer:
     def observe(self, event: Event) -> None:
         """Takes an event that the core receives, too.
 
-        An assigned place that is filled needs no more work, and one on a removed node is lost.
+        An assigned place that is filled needs no more work, and one on a removed node is lost. One whose node
+        has other devices may have lost them, or no longer has to wait for them.
         """
         if isinstance(event, NodeRemoved):
             self._removed.add(event.name)
+        elif isinstance(event, DevicesChanged):
+            self._redeviced.add(event.node)
         elif isinstance(event, PodsBound) and event.gang is not None:
             for place in event.pods.values():
                 if place is not None:
@@ -226,6 +232,14 @@ class Committer:
                 if not removed.isdisjoint(commit.assigned.values()):
                     self.changed(gang)
             removed.clear()
+        if redeviced := self._redeviced:
+            for gang in list(self._allocating):
+                assigned = commit.assigned if (commit := self._commits.get(gang)) is not None else {}
+                if not assigned:
+                    del self._allocating[gang]
+                elif not redeviced.isdisjoint(assigned.values()):
+                    self.changed(gang)
+            redeviced.clear()
         for gang in self._refreshes.due(now):
             self.changed(gang)
         due, self._changed = self._changed, {}
@@ -299,7 +313,8 @@ class Committer:
             unfenced=foreign(observed, group, now) or self._unfenced.get(gang),
             owner_shared=group is not None and is_shared(observed, group),
             present=observed.present,
-            claim=partial(claim, observed),
+            find=observed.find,
+            holders=observed.holders,
             names=self.names,
             lost=partial(lost, observed, now=now),
         )

@@ -1,7 +1,8 @@
 """Fencing: makes the API server refuse the late writes of an earlier leader.
 
 A clock cannot stop a write that is already on its way. Therefore a new leader first *fences* every object
-that an earlier leader could still write to: unbound members (a bind carries the pod's resourceVersion),
+that an earlier leader could still write to: unbound members (a bind carries the pod's resourceVersion) and
+their claims of devices (an allocation carries the claim's),
 owners that muster suspends and resumes (these writes carry the owner's), and pods that an open plan may evict
 (an eviction carries the pod's). That is one write for each object, and only where another leader can exist. A
 fence writes the epoch into an annotation, which changes the object's resourceVersion. The annotation does not
@@ -21,9 +22,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from muster.api import pod_claims
 from muster.api.base import AnyKind, Resource, revision
 from muster.api.core_v1 import Pod
-from muster.api.kinds import GANG, POD
+from muster.api.kinds import GANG, POD, RESOURCE_CLAIM
 from muster.core.words.gang import GangId
 from muster.kube.clock import back_off
 from muster.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
@@ -78,16 +80,17 @@ class Fencing:
         before, self._tried = self._tried, {}
         found: dict[tuple[AnyKind, str], Fence] = {}
         for gang, kind, obj in _in_reach(self._observed):
-            if self._shows(obj) or self._is_new(obj):
-                continue
-            key = (kind, obj.key)
-            known = before.get(key)
-            if known is None or known.uid != obj.metadata.uid:
-                known = before[key] = _Tried(obj.metadata.uid)
-            known.gangs.add(gang)
-            self._tried[key] = known
-            if not known.refusal and known.due <= now:
-                found[key] = fence(kind, obj, self._epoch)
+            for of, one in ((kind, obj), *_claims(self._observed, obj)):
+                if self._shows(one) or self._is_new(one):
+                    continue
+                key = (of, one.key)
+                known = before.get(key)
+                if known is None or known.uid != one.metadata.uid:
+                    known = before[key] = _Tried(one.metadata.uid)
+                known.gangs.add(gang)
+                self._tried[key] = known
+                if not known.refusal and known.due <= now:
+                    found[key] = fence(of, one, self._epoch)
         self._unfenced = None
         return list(found.values())
 
@@ -159,6 +162,15 @@ class Fencing:
         """Whether it is an unbound pod that no earlier leader has seen as it is."""
         unbound = isinstance(obj, Pod) and not obj.spec.node_name
         return unbound and revision(obj.metadata.resource_version) > self._seen
+
+
+def _claims(observed: Observed, obj: Resource) -> Iterator[tuple[AnyKind, Resource]]:
+    """Yields the claims of devices of an unbound pod."""
+    if isinstance(obj, Pod) and obj.spec.resource_claims and not obj.spec.node_name:
+        for name in pod_claims.names(obj).values():
+            claim = observed.find(RESOURCE_CLAIM, f"{obj.metadata.namespace}/{name}")
+            if claim is not None:
+                yield RESOURCE_CLAIM, claim
 
 
 def _in_reach(observed: Observed) -> Iterator[tuple[GangId, AnyKind, Resource]]:

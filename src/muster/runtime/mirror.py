@@ -14,7 +14,7 @@ and `muster plan` fills one from a file.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
@@ -24,7 +24,7 @@ from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
 from muster.api.rates import Rates
 from muster.api.requests import as_it_runs
-from muster.core.words.devices import ClaimShape
+from muster.core.words.devices import ClaimShape, DeviceId
 from muster.core.words.events import (
     AvoidanceChanged,
     Event,
@@ -141,6 +141,10 @@ class Mirror:
     def others(self, record: Resource | None) -> str:
         """Returns the Lease of the other scheduler that a Gang or a plan belongs to, if it does."""
         return self._plans.others(record)
+
+    def holders(self, device: DeviceId) -> Sequence[str]:
+        """Returns the ResourceClaims that have a device, as `namespace/name`."""
+        return self.devices.holders(device)
 
     def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
         return self._of_owner.get(owner_uid, ())

@@ -10,10 +10,11 @@ from typing import Final, Protocol
 
 from muster.api import kinds
 from muster.api.base import Object, Resource
-from muster.api.core_v1 import PersistentVolumeClaim, Pod
+from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.rates import Rates
 from muster.core.words.decisions import Victim as ChosenVictim
+from muster.core.words.devices import DeviceId
 from muster.core.words.gang import GangId, PodId
 from muster.names import GPU_PRODUCT
 from muster.runtime.commit.view import Unfenced, Victim
@@ -56,6 +57,10 @@ class Observed(Known, Protocol):
 
     def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
         """Gangs of this owner: several if it has stages."""
+        ...
+
+    def holders(self, device: DeviceId) -> Sequence[str]:
+        """Returns the ResourceClaims that have a device, as `namespace/name`."""
         ...
 
     def others(self, record: Resource | None) -> str:
@@ -116,11 +121,6 @@ def foreign(observed: Observed, group: Group | None, now: float) -> Unfenced | N
         "schedulerNames, or delete the Gang if that scheduler is gone"
     )
     return Unfenced(message, now + FOREIGN, foreign=True)
-
-
-def claim(observed: Observed, key: str) -> PersistentVolumeClaim | None:
-    found = observed.find(kinds.PERSISTENT_VOLUME_CLAIM, key)
-    return found if isinstance(found, PersistentVolumeClaim) else None
 
 
 def namesakes(observed: Observed, plan: Plan) -> Iterator[Pod | None]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from muster.api import kinds
 from muster.api.base import AnyKind, Object, Resource, revision
 from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.effects import Bind, Create, Delete, Effect, Evict, Patch
+from muster.effects import Allocate, Bind, Create, Deallocate, Delete, Effect, Evict, Patch
 from muster.names import EPOCH
 from muster.runtime.plan_record import PlacementPlan, Plan, PodRef, RecreationPlan, encode, packed
 from muster.translate.group import Group, Owner
@@ -137,6 +137,8 @@ def namespace_of(write: Write) -> str:
     match write:
         case Bind(pod) | Evict(pod):
             return pod.metadata.namespace
+        case Allocate(claim) | Deallocate(claim):
+            return claim.metadata.namespace
         case RecordPods(plan):
             return plan.namespace
         case Create(namespace=namespace) | Patch(namespace=namespace) | Delete(namespace=namespace):
@@ -192,6 +194,9 @@ def expectation(write: Write, written: int = 0) -> Expectation | None:
     match write:
         case Bind(pod) | Evict(pod):
             return Expectation(Change.CHANGED, kinds.POD, pod.key, pod.metadata.resource_version)
+        case Allocate(claim) | Deallocate(claim):
+            seen = claim.metadata.resource_version
+            return Expectation(Change.CHANGED, kinds.RESOURCE_CLAIM, claim.key, seen, written)
         case Create(kind, namespace):
             return Expectation(Change.CREATED, kind, f"{namespace}/{write.name}")
         case RecordPods(plan):
@@ -214,6 +219,8 @@ def aim(write: Write) -> object:
             return Bind, pod.metadata.uid, node
         case Evict(pod):
             return Evict, pod.metadata.uid
+        case Allocate(claim) | Deallocate(claim):
+            return type(write), claim.metadata.uid
         case Create(kinds.GANG_PLAN, namespace, body):
             return Create, kinds.GANG_PLAN, namespace, body["spec"]["gang"]
         case Create(kinds.GANG, namespace):

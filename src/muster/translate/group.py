@@ -63,13 +63,15 @@ class Member:
 class Members(dict[PodId, Member]):
     """The live pods of a gang. A change of one pod costs one pod."""
 
-    __slots__ = ("filled", "ready", "saved")
+    __slots__ = ("claiming", "filled", "ready", "saved")
 
     def __init__(self) -> None:
         super().__init__()
         #: the pods on a node that have a place, and those that wait for a node
         self.filled: dict[Place, Pod] = {}
         self.ready: dict[Place, Pod] = {}
+        #: the pods without a node that have claims of devices, with or without a place
+        self.claiming: dict[PodId, Pod] = {}
         #: by pod that reports one, the time of its last checkpoint (seconds since the epoch)
         self.saved: dict[PodId, float] = {}
 
@@ -81,6 +83,8 @@ class Members(dict[PodId, Member]):
             self.saved[uid] = saved
         if place is not None:
             (self.filled if pod.spec.node_name else self.ready)[place] = pod
+        if pod.spec.resource_claims and not pod.spec.node_name:
+            self.claiming[uid] = pod
 
     def renew(self, pod: Pod) -> None:
         """Takes in a newer state of a member that says the same, and so has the same place."""
@@ -95,6 +99,7 @@ class Members(dict[PodId, Member]):
     def remove(self, uid: PodId) -> None:
         member = self.pop(uid, None)
         self.saved.pop(uid, None)
+        self.claiming.pop(uid, None)
         if member is None or member.place is None:
             return
         for pods in (self.filled, self.ready):
@@ -112,6 +117,7 @@ def all_of(parts: Sequence[Members]) -> Members:
         found.saved |= part.saved
         found.filled |= part.filled
         found.ready |= part.ready
+        found.claiming |= part.claiming
     return found
 
 

@@ -1,11 +1,12 @@
-"""Binds pods to the nodes of their places."""
+"""Binds pods to the nodes of their places, once their volumes are made and their devices allocated."""
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
+from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.core.words.gang import NodeName, Place
-from muster.effects import Bind, Patch
+from muster.effects import Allocate, Bind, Patch
 from muster.runtime.commit.claims import pending, select, selected, unprovisionable
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.places import minimum_met
@@ -24,19 +25,32 @@ class Bindable:
     unprovisioned: Mapping[Place, tuple[Patch, ...]] = field(default_factory=dict)
     #: those of them whose volume cannot be made on their node
     unprovisionable: Mapping[Place, NodeName] = field(default_factory=dict)
+    #: places whose pod has claims that lack devices, and what is to be written for that
+    unallocated: Mapping[Place, tuple[Allocate, ...]] = field(default_factory=dict)
 
     @property
     def possible(self) -> Set[Place]:
-        """The places that can be filled, now or once the volumes are there."""
-        return self.places.keys() | self.unprovisioned.keys()
+        """The places that can be filled, now or once the volumes and devices are there."""
+        return self.places.keys() | self.unprovisioned.keys() | self.unallocated.keys()
+
+    @property
+    def writes(self) -> Mapping[object, Patch | Allocate]:
+        """What is to be written before these can be bound; several pods may share a claim."""
+        found: dict[object, Patch | Allocate] = {}
+        for patch in (patch for patches in self.unprovisioned.values() for patch in patches):
+            found[kinds.PERSISTENT_VOLUME_CLAIM, patch.namespace, patch.name] = patch
+        for write in (write for writes in self.unallocated.values() for write in writes):
+            found[kinds.RESOURCE_CLAIM, write.claim.key] = write
+        return found
 
 
 def bindable(context: Context) -> Bindable:
     """Returns the missing places whose pod exists; a pod that was refused is excluded for a while."""
-    places, refused = context.places, refusals(context)
+    places, claims, refused = context.places, context.claims, refusals(context)
     found: dict[Place, tuple[Pod, NodeName]] = {}
     until = NEVER
     unprovisioned: dict[Place, tuple[Patch, ...]] = {}
+    unallocated: dict[Place, tuple[Allocate, ...]] = {}
     impossible: dict[Place, NodeName] = {}
     for place, node in places.missing.items():
         pod = places.ready.get(place)
@@ -44,13 +58,21 @@ def bindable(context: Context) -> Bindable:
             continue
         if place in refused and is_excluded(refused[place], context.now):
             until = min(until, refused[place].until)
-        elif pod.spec.volumes and (claims := pending(context.view.claim, pod)):
-            unprovisioned[place] = tuple(select(claim, node) for claim in claims if not selected(claim, node))
-            if any(unprovisionable(context.state, claim, node) for claim in claims):
+            continue
+        if pod.spec.resource_claims and place in claims.unmade:
+            continue
+        volumes = pending(context.view.find, pod) if pod.spec.volumes else []
+        if volumes:
+            unprovisioned[place] = tuple(
+                select(claim, node) for claim in volumes if not selected(claim, node)
+            )
+            if any(unprovisionable(context.state, claim, node) for claim in volumes):
                 impossible[place] = node
-        else:
+        if pod.spec.resource_claims and place in claims.unserved:
+            unallocated[place] = claims.unserved[place]
+        elif not volumes:
             found[place] = (pod, node)
-    return Bindable(found, until, unprovisioned, impossible)
+    return Bindable(found, until, unprovisioned, impossible, unallocated)
 
 
 def binds(context: Context, bindable: Bindable, attempt: int, *, planned: bool = True) -> Iterator[Bind]:

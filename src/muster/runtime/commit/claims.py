@@ -6,7 +6,6 @@ leave a pod on a node. The provisioner removes the annotation if it fails, and t
 Source: kube-scheduler's VolumeBinding plugin.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from muster.api import kinds
@@ -15,13 +14,17 @@ from muster.api.storage_v1 import SELECTED_NODE
 from muster.core.words.gang import NodeName
 from muster.effects import Patch
 from muster.runtime.commit.view import RetryState
+from muster.runtime.plan_record import Find
 from muster.translate.claims import claim_names
 
 
-def pending(find: Callable[[str], PersistentVolumeClaim | None], pod: Pod) -> list[PersistentVolumeClaim]:
+def pending(find: Find, pod: Pod) -> list[PersistentVolumeClaim]:
     """Returns the claims of a pod that have no volume yet."""
-    claims = (find(f"{pod.metadata.namespace}/{name}") for name in claim_names(pod.spec))
-    return [claim for claim in claims if claim is not None and not claim.spec.volume_name]
+    names = (f"{pod.metadata.namespace}/{name}" for name in claim_names(pod.spec))
+    claims = (find(kinds.PERSISTENT_VOLUME_CLAIM, name) for name in names)
+    return [
+        claim for claim in claims if isinstance(claim, PersistentVolumeClaim) and not claim.spec.volume_name
+    ]
 
 
 def selected(claim: PersistentVolumeClaim, node: NodeName) -> bool:

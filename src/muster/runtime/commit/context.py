@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from muster.runtime.commit.devices import DeviceClaims
 from muster.runtime.commit.places import Places
 from muster.runtime.commit.view import GangView, Limits, RetryState
 from muster.translate.group import Group
@@ -14,6 +15,7 @@ class Context:
     view: GangView
     group: Group
     places: Places
+    claims: DeviceClaims
     state: RetryState
     now: float
     limits: Limits
@@ -37,4 +39,5 @@ class Context:
 
 
 def context_of(view: GangView, group: Group, state: RetryState, now: float, limits: Limits) -> Context:
-    return Context(view, group, Places(view, group), state, now, limits)
+    places = Places(view, group)
+    return Context(view, group, places, DeviceClaims(view, group, places), state, now, limits)

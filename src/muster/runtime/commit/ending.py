@@ -1,7 +1,8 @@
 """Ends a plan: closes it once its gang stands, or undoes it if its minimum is out of reach.
 
-If the owner can be suspended, one write undoes the plan. Pods that a controller would re-create are evicted
-one by one. Eviction would lose other pods: these stay, or muster itself records and re-creates them.
+If the owner can be suspended, one write undoes the plan: the claims of the pods that it ends are freed with
+them. Otherwise the devices of pods without a node are freed first. Pods that a controller would re-create are
+evicted one by one. Eviction would lose other pods: these stay, or muster itself records and re-creates them.
 """
 
 from dataclasses import replace
@@ -17,8 +18,9 @@ from muster.kube.clock import back_off
 from muster.names import PREEMPTED
 from muster.runtime.commit.attempts import record_pods
 from muster.runtime.commit.context import Context
+from muster.runtime.commit.devices import DeviceClaims
 from muster.runtime.commit.outcomes import commit_failed
-from muster.runtime.commit.places import minimum_met
+from muster.runtime.commit.places import Places, minimum_met
 from muster.runtime.commit.refusals import retry_at
 from muster.runtime.commit.status import NAMED, degraded, status_patch, write_status
 from muster.runtime.commit.victims import begun, end_victims
@@ -42,9 +44,11 @@ def close(context: Context, plan: Plan, phase: Phase, explanation: Explanation |
 def end(view: GangView, state: RetryState, now: float) -> Step:
     """Ends the plans of a group that has finished or is gone.
 
-    Victims whose eviction has started are evicted completely; then the plans are deleted.
+    Victims whose eviction has started are evicted completely, and devices freed; then the plans are deleted.
     """
     writes: list[Write] = list(end_victims(begun(view.victims), view, now))
+    if not writes and view.group is not None:
+        writes += DeviceClaims(view, view.group, Places(view, view.group)).to_free(None, all_=True)
     if not writes:
         writes += [delete_plan(plan) for plan in view.plans]
     if view.group is not None and not writes:
@@ -83,6 +87,8 @@ def release(context: Context, plan: Plan) -> Step:
         closed = _failed(context, plan)
         first = () if owner.suspended else (suspend(group.namespace, owner),)
         return replace(closed, writes=(*first, *closed.writes))
+    if freed := context.claims.to_free(None, all_=True):
+        return Step(state, freed)
     alone = [*(pod for pod in filled.values() if controller_of(pod) is None), *group.rejected]
     readable = isinstance(plan, RecreationPlan) or not plan.unreadable
     if alone and group.recreate and state.recordable and readable:

@@ -6,7 +6,7 @@ from typing import Final
 from muster.api import kinds
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId
-from muster.effects import Bind, Create, Patch
+from muster.effects import Allocate, Bind, Create, Patch
 from muster.kube.clock import back_off
 from muster.kube.errors import (
     AlreadyExists,
@@ -21,7 +21,16 @@ from muster.kube.errors import (
 )
 from muster.runtime.commit.claims import chosen
 from muster.runtime.commit.context import Context
-from muster.runtime.commit.refusals import PATIENT, accepted, claim_accepted, claim_refused, failed, refused
+from muster.runtime.commit.refusals import (
+    PATIENT,
+    accepted,
+    claim_accepted,
+    claim_refused,
+    devices_allocated,
+    devices_refused,
+    failed,
+    refused,
+)
 from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.writes import RecordPods, Write, namespace_of
 
@@ -38,6 +47,8 @@ def learn(
             match write:
                 case Bind():
                     state = accepted(state, write)
+                case Allocate():
+                    state = devices_allocated(state, write)
                 case Patch(kinds.PERSISTENT_VOLUME_CLAIM):
                     state = claim_accepted(chosen(state, write), write)
                 case _ if records_plan(write):
@@ -59,6 +70,8 @@ def learn(
     message = str(error)
     if isinstance(write, Bind):
         return refused(gang, state, write, message, now, limits)
+    if isinstance(write, Allocate):
+        return devices_refused(state, write, message, now, limits), ()
     if isinstance(write, Patch) and write.kind is kinds.PERSISTENT_VOLUME_CLAIM:
         return claim_refused(state, write, message, now, limits), ()
     if isinstance(write, RecordPods):

@@ -10,6 +10,8 @@ An internal error (500) is the server's own, or that of a webhook that fails. It
 it is the answer to more than `PATIENT` binds of a member in a row. An overloaded server says 429, 503 or 504.
 
 A refused write of a claim counts against all pods that use the claim, at once: another node would not help.
+So does a claim that others have given other devices, or have given its devices to, but only from the second
+time on: the core chooses other devices first.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId, Place
-from muster.effects import Bind, Patch
+from muster.effects import Allocate, Bind, Patch
 from muster.kube.clock import back_off
 from muster.runtime.commit.claims import pending
 from muster.runtime.commit.context import Context
@@ -74,6 +76,63 @@ def claim_accepted(state: RetryState, write: Patch) -> RetryState:
     return _without(state, of_claim(write.namespace, write.name))
 
 
+def devices_refused(
+    state: RetryState, write: Allocate, message: str, now: float, limits: Limits
+) -> RetryState:
+    """Handles a refused write of a claim of devices: the pods that it was written for are left alone."""
+    for place, pod in write.users:
+        claim = write.claim.metadata.name
+        told = f"ResourceClaim {claim} of pod {pod.metadata.name} is refused by the API server: {message}"
+        state = _devices_denied(state, place, pod, told, now, limits, first=2)
+    return state
+
+
+def devices_allocated(state: RetryState, write: Allocate) -> RetryState:
+    """Forgets the refusals of devices of the pods for which a claim has been written."""
+    for place, pod in write.users:
+        state = _without(state, _of_devices(place, pod))
+    return state
+
+
+def devices_lost(context: Context, *, planned: bool) -> tuple[RetryState, tuple[Event, ...]] | None:
+    """Gives back places whose devices others have taken: the core chooses others. None: there are none.
+
+    Without a plan, a second time ends the start.
+    """
+    state, now, gang, known = context.state, context.now, context.view.id, refusals(context)
+    conflicts = {
+        place: message
+        for place, message in context.claims.conflicts.items()
+        if place not in known or not is_excluded(known[place], now)
+    }
+    if not conflicts:
+        return None
+    for place, message in conflicts.items():
+        pod = context.places.ready[place]
+        state = _devices_denied(state, place, pod, message, now, context.limits, first=1)
+    lost = PlacesLost(gang, frozenset(conflicts), frozenset(), now)
+    again = [state.refusals[_of_devices(place, context.places.ready[place])] for place in sorted(conflicts)]
+    if planned or all(refusal.times == 1 for refusal in again):
+        return state, (lost,)
+    until = max(refusal.until for refusal in again)
+    return replace(state, until=until), (lost, CommitFailed(gang, until, again[0].message))
+
+
+def _devices_denied(
+    state: RetryState, place: Place, pod: Pod, message: str, now: float, limits: Limits, first: int
+) -> RetryState:
+    key = _of_devices(place, pod)
+    before = state.refusals.get(key)
+    times = before.times + 1 if before else first
+    until = now + back_off(limits.refused, times - 2)
+    return replace(state, refusals={**state.refusals, key: Refusal(message, times, until, None)})
+
+
+def _of_devices(place: Place, pod: Pod) -> str:
+    """Returns the key of the refusals of a pod's claims of devices; no member has such a key."""
+    return f"devices of {member(place, pod)}"
+
+
 def _without(state: RetryState, key: str) -> RetryState:
     if key not in state.refusals:
         return state
@@ -122,8 +181,10 @@ def refusals(context: Context) -> Mapping[Place, Refusal]:
     for place, pod in context.places.ready.items():
         keys = [member(place, pod)]
         if pod.spec.volumes:
-            claims = pending(context.view.claim, pod)
+            claims = pending(context.view.find, pod)
             keys += [of_claim(claim.metadata.namespace, claim.metadata.name) for claim in claims]
+        if pod.spec.resource_claims:
+            keys.append(_of_devices(place, pod))
         if key := next((each for each in keys if each in known), ""):
             found[place] = known[key]
     return found

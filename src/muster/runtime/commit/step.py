@@ -19,7 +19,7 @@ from muster.runtime.commit.ending import (
 from muster.runtime.commit.orphans import end_orphans
 from muster.runtime.commit.outcomes import UNSHOWN, places_lost, plan_not_shown
 from muster.runtime.commit.places import minimum_met
-from muster.runtime.commit.refusals import given_back, reconsidered, refusals
+from muster.runtime.commit.refusals import devices_lost, given_back, reconsidered, refusals
 from muster.runtime.commit.status import write_status
 from muster.runtime.commit.victims import end_victims, saves_until
 from muster.runtime.commit.view import GangView, Limits, RetryState, Step
@@ -87,6 +87,10 @@ def _begin(context: Context) -> Step:
         return Step(state, events=(places_lost(context),))
     if context.suspended and not suspendable(context):
         return write_status(context)
+    if not context.suspended and (freed := context.claims.to_free(None)):
+        return Step(state, freed)
+    if not view.chosen and (lost := devices_lost(context, planned=False)) is not None:
+        return Step(lost[0], events=lost[1])
     binding = bindable(context)
     if failed := given_back(context, bool(binding.possible)):
         return Step(state, events=(failed,))
@@ -95,8 +99,10 @@ def _begin(context: Context) -> Step:
         and _startable(context, binding)
         and minimum_met(gang, places.settled | places.missing.keys())
     ):
-        # One bind that makes a gang whole, or adds to a whole one, is atomic and needs no plan.
-        if not context.suspended and not view.chosen and len(places.missing) == 1:
+        # One bind that makes a gang whole, or adds to a whole one, is atomic and needs no plan. It is not if
+        # a claim has to be written first.
+        claiming = any(places.ready[place].spec.resource_claims for place in binding.possible)
+        if not context.suspended and not view.chosen and len(places.missing) == 1 and not claiming:
             if binding.unprovisioned:
                 return _provision(context, binding)
             return Step(state, tuple(binds(context, binding, state.attempt, planned=False)))
@@ -144,7 +150,8 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         leaving = tuple(victim.recorded for victim in view.victims if victim.pods)
         return record_attempt(context, leaving + chosen)
 
-    progress = (-sum(len(victim.pods) for victim in view.victims), len(places.settled) + len(places.ready))
+    members = len(places.settled) + len(places.ready) + context.claims.served
+    progress = (-sum(len(victim.pods) for victim in view.victims), members)
     if state.progress is None or progress > state.progress:
         state = replace(state, progress=progress, since=now)
         context = replace(context, state=state)
@@ -167,6 +174,10 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         return Step(state, (resume(group.namespace, group.owner),))
 
     # 4. Bind the pods once they can reach the minimum. Since 1, the plan and the core agree on their nodes.
+    if freed := context.claims.to_free(plan):
+        return Step(state, freed)
+    if (lost := devices_lost(context, planned=True)) is not None:
+        return Step(lost[0], events=lost[1])
     binding = bindable(context)
     stuck = view.explanation is not None and not minimum_met(
         group.gang, places.settled | places.missing.keys()
@@ -175,7 +186,7 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
     due = state.since + (limits.unplaced if stuck else patience)
     possible = binding.possible if now < due else ()
     if possible and minimum_met(group.gang, places.settled | possible):
-        if any(binding.unprovisioned.values()):
+        if binding.writes:
             return _provision(context, binding)
         if binding.places and minimum_met(group.gang, places.settled | binding.places.keys()):
             return Step(state, tuple(binds(context, binding, plan.attempt)))
@@ -184,6 +195,8 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
 
     # 5. The plan ends: closed or given up.
     if whole and (now >= due or places.missing.keys().isdisjoint(plan.nodes)):
+        if freed := context.claims.to_free(None, all_=True):
+            return Step(state, freed)
         return close(replace(context, state=replace(state, failures=0)), plan, Phase.STANDING, None)
     if now >= due:
         bound = f"{len(places.settled)} of {len(plan.nodes)} pods were bound"
@@ -192,6 +205,8 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         last = context.last_error
         if binding.unprovisioned:
             last = f"; {len(binding.unprovisioned)} wait for volumes{last}"
+        if unmade := len(context.claims.unmade):
+            last = f"; {unmade} wait for ResourceClaims to be made{last}"
         return give_up(context, plan, f"{bound} within {patience:.0f} s{last}")
     return _woken(write_status(context), min(due, binding.excluded_until))
 
@@ -202,13 +217,12 @@ def _woken(reported: Step, at: float) -> Step:
 
 
 def _provision(context: Context, binding: Bindable) -> Step:
-    """Has the volumes made that are still missing; several pods may share a claim."""
+    """Has the volumes made, and the devices allocated, that are still missing."""
     state = context.state
     if lost := binding.unprovisionable:
         until = context.now + context.limits.exclusion
         event = PlacesLost(context.view.id, frozenset(lost), frozenset(lost.values()), until)
         return Step(replace(state, volumes={}), events=(event,))
-    writes = {write.name: write for writes in binding.unprovisioned.values() for write in writes}
-    if writes:
+    if writes := binding.writes:
         return Step(state, tuple(writes.values()))
     return write_status(context)

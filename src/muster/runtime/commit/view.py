@@ -1,18 +1,18 @@
 """The inputs and outputs of a commit step: what it sees, what it keeps between steps, and what it returns."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from muster.api.base import Object
-from muster.api.core_v1 import PersistentVolumeClaim, Pod
+from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Explanation
-from muster.core.words.devices import Allocation
+from muster.core.words.devices import Allocation, DeviceId
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId, NodeName, Place
 from muster.runtime.commit.refreshes import Refresh
-from muster.runtime.plan_record import Plan, VictimRef
+from muster.runtime.plan_record import Find, Plan, VictimRef
 from muster.runtime.writes import Write
 from muster.translate.disclosure import EVERYTHING, Disclosure
 from muster.translate.group import Group, Owner
@@ -99,8 +99,10 @@ class GangView:
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
     #: names of all nodes, also of those that muster must not use; None = not known
     present: Container[str] | None = None
-    #: looks up a PersistentVolumeClaim by `namespace/name`
-    claim: Callable[[str], PersistentVolumeClaim | None] = lambda key: None
+    #: looks up claims, classes and pods by kind and `namespace/name`
+    find: Find = lambda kind, key: None
+    #: returns which ResourceClaims have a device, as `namespace/name`
+    holders: Callable[[DeviceId], Sequence[str]] = lambda device: ()
     #: which other gangs what is written may name
     names: Disclosure = EVERYTHING
     #: returns what the eviction of a victim loses, as fields of its entry in `status.preemptions`

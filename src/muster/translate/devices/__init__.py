@@ -10,10 +10,11 @@ from contextlib import suppress
 
 from muster.api.base import Resource
 from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from muster.core.words.devices import DeviceKindChanged, DeviceKindRemoved, DevicesChanged
+from muster.core.words.devices import DeviceId, DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.core.words.events import OutOfReach
 from muster.translate.devices.asks import Asks
 from muster.translate.devices.hints import Hints
+from muster.translate.devices.holders import Holders
 from muster.translate.devices.inventory import Inventory
 from muster.translate.devices.kinds import Wanted
 from muster.translate.devices.pods import add_class
@@ -31,7 +32,7 @@ class Devices:
         """`asks`: what the claims of pods ask for."""
         self._pools, self._hints, self._inventory = Pools(), Hints(), Inventory()
         self._classes: dict[str, DeviceClass] = {}
-        self._claims = asks or Asks()
+        self._claims, self._holders = asks or Asks(), Holders()
         self._stale = False
         #: whether claims that were read before may be read otherwise now
         self.reread = False
@@ -51,6 +52,10 @@ class Devices:
                     new if isinstance(new, ResourceSlice) else None,
                 )
             case ResourceClaim():
+                self._holders.change(
+                    old if isinstance(old, ResourceClaim) else None,
+                    new if isinstance(new, ResourceClaim) else None,
+                )
                 self._inventory.claim(
                     old if isinstance(old, ResourceClaim) else None,
                     new if isinstance(new, ResourceClaim) else None,
@@ -67,6 +72,10 @@ class Devices:
             yield event
         if self._classes or self._inventory.known:
             yield from self._inventory.events(none=not self._classes)
+
+    def holders(self, device: DeviceId) -> Sequence[str]:
+        """Returns the claims that have a device, as `namespace/name`."""
+        return self._holders.of(device)
 
     @property
     def asks(self) -> bool:

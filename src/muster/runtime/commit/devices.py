@@ -1,0 +1,254 @@
+"""Claims of devices: allocated and reserved before their pods are bound, and freed if these are not bound.
+
+A claim itself says which devices it has. Muster marks a claim before it allocates it, as it marks a pod that
+it binds. A pod is bound once each of its claims has the devices that the core has assigned, and is reserved
+for the pod. From then on the claim controller frees them, when the pod has ended.
+
+Until then a claim of a pod without a node is freed as soon as its place is given up, or gets other devices.
+Whether it is to be freed depends only on what the claim shows. So a claim that an earlier leader has
+allocated is used or freed like any other. A claim that muster has not allocated is never freed here, and a
+claim that is reserved for others keeps its devices.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from muster.api import kinds, pod_claims
+from muster.api.base import Object
+from muster.api.core_v1 import Pod
+from muster.api.pod_claims import DELETE_PROTECTION
+from muster.api.resource_v1 import DeviceAsked, DeviceClass, ResourceClaim
+from muster.api.rules.claims import MOST_RESERVED
+from muster.core.words.devices import Allocation, DeviceId
+from muster.core.words.gang import NodeName, Place
+from muster.effects import Allocate, Deallocate
+from muster.names import PLAN
+from muster.runtime.commit.places import Places
+from muster.runtime.commit.view import GangView
+from muster.runtime.plan_record import PlacementPlan, devices_of, mark
+from muster.translate.group import Group
+from muster.translate.pods import live
+
+
+class _Use(NamedTuple):
+    """A claim of the pod of an assigned place, and the devices that the claim is to have."""
+
+    claim: ResourceClaim
+    place: Place
+    pod: Pod
+    wanted: Allocation
+
+    @property
+    def allocated(self) -> bool:
+        return frozenset(devices_of(self.claim)) == frozenset(self.wanted.devices)
+
+    @property
+    def reserved(self) -> bool:
+        return any(pod_claims.reserves(each, self.pod) for each in self.claim.status.reserved_for)
+
+
+class DeviceClaims:
+    """The claims of a gang's pods that wait for a node. What visits all of them is computed when read."""
+
+    def __init__(self, view: GangView, group: Group, places: Places) -> None:
+        self._view, self._places, self._members = view, places, group.members
+
+    @cached_property
+    def unmade(self) -> frozenset[Place]:
+        """Assigned places whose pods have claims that do not exist (yet)."""
+        return frozenset(place for place, uses in self._assigned.items() if uses is None)
+
+    @cached_property
+    def unserved(self) -> Mapping[Place, tuple[Allocate, ...]]:
+        """Assigned places whose pods do not have all their devices yet, and what is to be written for that.
+
+        Nothing is to be written for a claim that first has to lose other devices.
+        """
+        found: dict[Place, list[Allocate]] = {}
+        for uses in self._uses:
+            if lacking := [use for use in uses if not (use.allocated and use.reserved)]:
+                write = self._allocate(lacking)
+                for use in lacking:
+                    found.setdefault(use.place, []).extend([write] if write is not None else [])
+        return {place: tuple(writes) for place, writes in found.items()}
+
+    @cached_property
+    def conflicts(self) -> Mapping[Place, str]:
+        """Assigned places whose pods cannot have the devices, since others have written claims; and why."""
+        found: dict[Place, str] = {}
+        for uses in self._uses:
+            for number, use in enumerate(uses):
+                if why := self._conflict(use, uses[0].wanted, number):
+                    found.setdefault(use.place, f"pod {use.pod.metadata.name} ({use.place}): {why}")
+        return found
+
+    @property
+    def served(self) -> int:
+        """How many assigned pods have all their devices."""
+        return len(self._assigned.keys() - self.unmade - self.unserved.keys()) if self._assigned else 0
+
+    def to_free(self, plan: PlacementPlan | None, *, all_: bool = False) -> tuple[Deallocate, ...]:
+        """Returns the writes that free claims of which no place is assigned the devices.
+
+        A place of an open plan of which the core has not decided yet keeps what it has. `all_`: none does.
+        """
+        undecided = plan.nodes.keys() if plan is not None and self._view.explanation is None else ()
+        found = []
+        for claim, pods in self._claims.values():
+            dropped = set[str]()
+            for place, pod in pods:
+                known = place in self._view.assigned or place not in undecided
+                if all_ or place is None or (known and not self._keeps(claim, place, pod)):
+                    dropped.add(pod.metadata.uid)
+            held = claim.status.allocation is not None or DELETE_PROTECTION in claim.metadata.finalizers
+            unused = len(dropped) == len(pods) and held and self._is_free(claim)
+            if unused or any(each.uid in dropped for each in claim.status.reserved_for):
+                found.append(Deallocate(claim, frozenset(dropped)))
+        return tuple(found)
+
+    # -- below: in order of call
+
+    @cached_property
+    def _assigned(self) -> Mapping[Place, tuple[_Use, ...] | None]:
+        """By missing place whose pod has claims, these; None: one does not exist, or is assigned nothing."""
+        found: dict[Place, tuple[_Use, ...] | None] = {}
+        for uid, pod in self._members.claiming.items():
+            place = self._members[uid].place
+            if place is not None and place in self._places.missing and self._places.ready.get(place) is pod:
+                uses = {name: self._use(place, pod, name) for name in pod_claims.needed(pod)}
+                known = tuple(use for use in uses.values() if use is not None)
+                found[place] = known if len(known) == len(uses) else None
+        return found
+
+    @cached_property
+    def _uses(self) -> tuple[tuple[_Use, ...], ...]:
+        """The same by claim: several pods may share one. Each pod is there once."""
+        found: dict[str, dict[str, _Use]] = {}
+        for uses in self._assigned.values():
+            for use in uses or ():
+                found.setdefault(use.claim.key, {}).setdefault(use.pod.metadata.uid, use)
+        return tuple(tuple(uses.values()) for uses in found.values())
+
+    def _use(self, place: Place, pod: Pod, name: str) -> _Use | None:
+        claim = self._find(pod, name)
+        wanted = next((one for one in self._view.allocations.get(place, ()) if one.claim == name), None)
+        return _Use(claim, place, pod, wanted) if claim is not None and wanted is not None else None
+
+    def _find(self, pod: Pod, name: str) -> ResourceClaim | None:
+        """Returns the claim that the pod calls `name`, if it can be used: a template's is the pod's own."""
+        known = pod_claims.names(pod).get(name, "")
+        found = self._view.find(kinds.RESOURCE_CLAIM, f"{pod.metadata.namespace}/{known}")
+        if not isinstance(found, ResourceClaim) or found.metadata.unreadable:
+            return None
+        if found.metadata.deletion_timestamp is not None:
+            return None
+        own = name not in pod_claims.templates(pod) or pod_claims.is_made_for(pod, found)
+        return found if own else None
+
+    def _allocate(self, lacking: list[_Use]) -> Allocate | None:
+        claim, place, _, wanted = lacking[0]
+        if any(True for use in lacking for _ in self._others(use)):
+            return None  # they are leaving, or the place is lost
+        users = tuple((use.place, use.pod) for use in lacking if not use.reserved)
+        if claim.status.allocation is not None:
+            return Allocate(claim, users, "") if lacking[0].allocated else None
+        node = self._places.missing[place]
+        allocation = self._allocation(claim, wanted, node)
+        at = mark(self._view.epoch, max((plan.attempt for plan in self._view.plans), default=0), place)
+        return Allocate(claim, users, at, allocation) if allocation is not None else None
+
+    def _conflict(self, use: _Use, first: Allocation, number: int) -> str:
+        """Returns why a claim cannot get the devices for the pod that is its user of this number."""
+        claim, name = use.claim, use.claim.metadata.name
+        if claim.status.allocation is not None and not use.allocated and not self._is_free(claim):
+            return f"ResourceClaim {name} has been allocated other devices by another client"
+        if use.wanted.devices != first.devices:
+            return f"ResourceClaim {name} is shared by pods that were assigned different devices"
+        if not use.reserved and len(claim.status.reserved_for) + number >= MOST_RESERVED:
+            return f"ResourceClaim {name} is reserved for {MOST_RESERVED} consumers already"
+        for device, other in self._others(use):
+            if not self._is_leaving(other):
+                return f"device {device} has been allocated for another claim than {name}"
+        return ""
+
+    def _others(self, use: _Use) -> Iterator[tuple[DeviceId, ResourceClaim]]:
+        """Yields devices that the claim is to have and another claim has, with that claim."""
+        for _, device in use.wanted.devices:
+            for key in self._view.holders(device):
+                other = self._view.find(kinds.RESOURCE_CLAIM, key)
+                if isinstance(other, ResourceClaim) and key != use.claim.key:
+                    yield device, other
+
+    def _is_leaving(self, claim: ResourceClaim) -> bool:
+        """Whether the claim controller is about to free the claim: no pod that it is reserved for goes on."""
+        namespace = claim.metadata.namespace
+        for each in claim.status.reserved_for:
+            found = self._view.find(kinds.POD, f"{namespace}/{each.name}")
+            pod = found if isinstance(found, Pod) and found.metadata.uid == each.uid else None
+            if not pod_claims.is_of_pod(each) or (pod is not None and live(pod)):
+                return False
+        return bool(claim.status.reserved_for) or claim.metadata.deletion_timestamp is not None
+
+    @cached_property
+    def _claims(self) -> Mapping[str, tuple[ResourceClaim, list[tuple[Place | None, Pod]]]]:
+        """By key, the claims that exist, and the pods without a node that have them."""
+        found: dict[str, tuple[ResourceClaim, list[tuple[Place | None, Pod]]]] = {}
+        for uid, pod in self._members.claiming.items():
+            for name in pod_claims.names(pod):
+                if (claim := self._find(pod, name)) is not None:
+                    found.setdefault(claim.key, (claim, []))[1].append((self._members[uid].place, pod))
+        return found
+
+    def _keeps(self, claim: ResourceClaim, place: Place, pod: Pod) -> bool:
+        """Whether the claim is to have, for the pod of this place, the devices that it has."""
+        uses = self._assigned.get(place) or ()
+        mine = [use for use in uses if use.claim is claim and use.pod is pod]
+        return any(claim.status.allocation is None or use.allocated for use in mine)
+
+    def _is_free(self, claim: ResourceClaim) -> bool:
+        """Whether muster has allocated the claim, and only pods of this gang that wait have reserved it."""
+        waiting, reserved = self._members.claiming, claim.status.reserved_for
+        own = all(pod_claims.is_of_pod(each) and each.uid in waiting for each in reserved)
+        return own and PLAN in claim.metadata.annotations
+
+    def _allocation(self, claim: ResourceClaim, wanted: Allocation, node: NodeName) -> Object | None:
+        """Returns `status.allocation`, as kube-scheduler writes it; None: a class is gone.
+
+        Drivers read their configuration there, and the controller that evicts pods from tainted devices reads
+        which taints are tolerated.
+        """
+        asked = dict(_asked(claim))
+        names = [*dict.fromkeys(name for name, _ in wanted.devices)]
+        results = []
+        for name, device in wanted.devices:
+            driver, _, rest = device.partition("/")
+            pool, _, each = rest.rpartition("/")
+            result: Object = {"request": name, "driver": driver, "pool": pool, "device": each}
+            if name in asked and asked[name].tolerations:
+                result["tolerations"] = msgspec.to_builtins(asked[name].tolerations)
+            results.append(result)
+        config: list[Object] = []
+        for of in dict.fromkeys(asked[name].device_class_name for name in names if name in asked):
+            found = self._view.find(kinds.DEVICE_CLASS, of)
+            if not isinstance(found, DeviceClass):
+                return None
+            some = [name for name in names if name in asked and asked[name].device_class_name == of]
+            config += ({"source": "FromClass", "requests": some, **each} for each in found.spec.config)
+        for own in claim.spec.devices.config:
+            of_some = own.get("requests") or []
+            if not of_some or any(name in of_some or name.partition("/")[0] in of_some for name in names):
+                config.append({"source": "FromClaim", **own})
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        devices: Object = {"results": results, **({"config": config} if config else {})}
+        return {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [term]}}
+
+
+def _asked(claim: ResourceClaim) -> Iterator[tuple[str, DeviceAsked]]:
+    """Yields what a claim asks for, by the name that results have for it."""
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly
+        yield from ((f"{request.name}/{one.name}", one) for one in request.first_available)

@@ -1,0 +1,214 @@
+"""Claims of devices that others change while a gang starts, and starts that fail with devices allocated."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.resource_v1 import ResourceClaim
+from muster.kube.errors import Forbidden
+from muster.names import PLAN
+from tests.runtime.model import Cluster, Kind, Running
+from tests.runtime.server import AnyKind, ServerClient
+
+FOREIGN = "default/foreign"
+
+
+@dataclass
+class Start:
+    """A gang of two pods with claims, on nodes with some devices, and another that needs a third device."""
+
+    kind: Kind
+    devices: tuple[int, int]
+    cluster: Cluster = field(default_factory=Cluster)
+    fault: Callable[[str, AnyKind, str], tuple[Exception, bool] | None] = lambda verb, kind, key: None
+
+    def __post_init__(self) -> None:
+        for node, number in zip(("a", "b"), self.devices, strict=True):
+            self.cluster.node(node, 2)
+            self.cluster.devices(node, number)
+        self.cluster.node("c", 1)
+        self.cluster.devices("c", 1)
+        self.cluster.claiming |= {"main", "next"}
+        self.cluster.gang("main", 2, self.kind)
+        self.cluster.settle()
+
+    def leader(self, epoch: int = 2) -> Running:
+        def wrap(client: ServerClient) -> ServerClient:
+            return ServerClient(client.server, lambda *write: self.fault(*write))
+
+        running = Running(self.cluster, epoch, wrap=wrap)
+        running.core = running.leader._core
+        return running
+
+    def run(self, leader: Running, seconds: float) -> None:
+        """All act for so long."""
+        server = self.cluster.server
+        until = server.time + seconds
+        while server.time < until:
+            revision = server.revision
+            leader.go()
+            self.cluster.settle()
+            leader.look()
+            if server.revision == revision and not leader.mirror.changed.is_set():
+                server.time += min(max(leader.leader.idle(), 0.01), 1.0)
+
+    def claims(self) -> list[ResourceClaim]:
+        return [each for each in self.cluster.server.all(kinds.RESOURCE_CLAIM) if each.key != FOREIGN]
+
+    def held(self) -> list[str]:
+        """The devices that claims of gangs have, with the pool."""
+        allocations = (each.status.allocation for each in self.claims())
+        results = (each for one in allocations if one is not None for each in one.devices.results)
+        return sorted(f"{each.pool}/{each.device}" for each in results)
+
+
+def allocation(pool: str, device: str) -> Object:
+    result = {"request": "gpu", "driver": "d", "pool": pool, "device": device}
+    return {"devices": {"results": [result]}}
+
+
+def take(start: Start) -> None:
+    """Another scheduler gives another claim the first device of node a that is free."""
+    held = start.held()
+    free = next(str(each) for each in range(start.devices[0]) if f"a/{each}" not in held)
+    server = start.cluster.server
+    claim = {"metadata": {"name": "foreign"}, "spec": CLAIM}
+    server.create(kinds.RESOURCE_CLAIM, "default", claim)
+    server.patch(kinds.RESOURCE_CLAIM, FOREIGN, {"status": {"allocation": allocation("a", free)}}, "status")
+
+
+CLAIM: Object = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
+
+
+def writes_of(kind: Kind, devices: tuple[int, int]) -> int:
+    running = Start(kind, devices).leader()
+    running.quiesce()
+    return running.writes
+
+
+@pytest.mark.parametrize("kind", ["job", "bare"])
+def test_a_gang_gets_another_device_if_its_own_is_taken_before_its_claim_is_written(kind: Kind) -> None:
+    """After any write of the start: the other gang starts all the same."""
+    for i in range(writes_of(kind, (2, 1)) + 1):
+        start = Start(kind, (2, 1))
+        leader = start.leader()
+        leader.quiesce(writes=i)
+        if "a/0" in start.held() and "a/1" in start.held():
+            leader.stop()
+            continue
+        take(start)
+        start.cluster.gang("next", 1, "bare")
+        leader.quiesce()
+        leader.stop()
+        assert start.cluster.outcome("main", 2) == "whole"
+        assert start.cluster.outcome("next", 1) in ("whole", "waiting")
+        assert not start.cluster.plans()
+
+
+@pytest.mark.parametrize("kind", ["job", "bare"])
+def test_a_gang_whose_device_is_taken_waits_and_keeps_none_until_it_is_free_again(kind: Kind) -> None:
+    for i in range(writes_of(kind, (1, 0)) + 1):
+        start = Start(kind, (1, 0))
+        leader = start.leader()
+        leader.quiesce(writes=i)
+        if "a/0" in start.held():
+            leader.stop()
+            continue
+        take(start)
+        leader.quiesce()
+        assert start.cluster.outcome("main", 2) == "waiting"
+        assert start.held() == []
+        start.cluster.check_freed()
+        start.cluster.server.delete(kinds.RESOURCE_CLAIM, FOREIGN)
+        leader.quiesce()
+        leader.stop()
+        assert start.cluster.outcome("main", 2) == "whole"
+        assert start.held() == ["a/0", "c/0"]
+
+
+@pytest.mark.parametrize("kind", ["job", "bare"])
+def test_a_claim_that_others_allocate_keeps_its_gang_waiting_and_is_left_alone(kind: Kind) -> None:
+    """A client that is no scheduler of the pod gives its claim a device, and takes it back later."""
+    for i in range(writes_of(kind, (1, 1)) + 1):
+        start = Start(kind, (1, 1))
+        leader = start.leader()
+        leader.quiesce(writes=i)
+        free = [each for each in start.claims() if each.status.allocation is None]
+        if not free or start.cluster.bound("main"):
+            leader.stop()
+            continue
+        server, key = start.cluster.server, free[-1].key
+        server.patch(kinds.RESOURCE_CLAIM, key, {"metadata": {"annotations": {PLAN: None}}})
+        server.patch(kinds.RESOURCE_CLAIM, key, {"status": {"allocation": allocation("z", "9")}}, "status")
+        before = leader.writes
+        start.run(leader, 300)
+        if kind == "bare":  # a Job that is suspended loses its pods, and their claims
+            assert start.cluster.bound("main") == 0
+            assert start.held() == ["z/9"]
+            assert leader.writes - before < 60
+            server.patch(kinds.RESOURCE_CLAIM, key, {"status": {"allocation": None}}, "status")
+            start.run(leader, 60)
+        leader.stop()
+        assert start.cluster.outcome("main", 2) == "whole"
+        assert not start.cluster.plans()
+
+
+@pytest.mark.parametrize("kind", ["job", "bare"])
+def test_a_claim_that_is_deleted_is_made_again_and_allocated(kind: Kind) -> None:
+    for i in range(writes_of(kind, (1, 1)) + 1):
+        start = Start(kind, (1, 1))
+        leader = start.leader()
+        leader.quiesce(writes=i)
+        lost = [each for each in start.claims() if not each.metadata.finalizers]
+        if not lost or start.cluster.bound("main"):
+            leader.stop()
+            continue
+        start.cluster.server.delete(kinds.RESOURCE_CLAIM, lost[-1].key)
+        leader.quiesce()
+        leader.stop()
+        assert start.cluster.outcome("main", 2) == "whole"
+
+
+@pytest.mark.parametrize("part", [None, "status"])
+@pytest.mark.parametrize("kind", ["job", "bare"])
+def test_a_refused_allocation_binds_nothing_and_is_retried(kind: Kind, part: str | None) -> None:
+    """One of two claims is refused, as a whole or from its status on; the other one is freed meanwhile."""
+    start = Start(kind, (1, 1))
+    refuses = True
+
+    def fault(verb: str, of: AnyKind, key: str) -> tuple[Exception, bool] | None:
+        if not refuses or of is not kinds.RESOURCE_CLAIM or "main-1" not in key:
+            return None
+        marked = PLAN in start.cluster.server.objects[of, key]["metadata"].get("annotations", {})
+        return (Forbidden("not these devices"), False) if part is None or marked else None
+
+    start.fault = fault
+    leader = start.leader()
+    leader.take_over()
+    for _ in range(20):
+        start.run(leader, 0.5)
+        assert start.cluster.bound("main") == 0
+    assert "not these devices" in leader.core.failed[-1]
+    refuses = False
+    leader.quiesce()
+    leader.stop()
+    assert start.cluster.outcome("main", 2) == "whole"
+
+
+@pytest.mark.parametrize("kind", ["job", "bare", "free job"])
+def test_devices_of_a_start_that_fails_are_free_again(kind: Kind) -> None:
+    """A member is refused for ever: whatever the moment, none of the claims keeps a device for long."""
+    start = Start(kind, (1, 1))
+    start.fault = lambda verb, of, key: (Forbidden("never"), False) if verb == "bind" else None
+    leader = start.leader()
+    leader.take_over()
+    freed = 0
+    for _ in range(40):
+        start.run(leader, 1.0)
+        freed += not start.held() and not start.cluster.plans()
+    leader.stop()
+    assert start.cluster.bound("main") == 0
+    assert freed > 10
