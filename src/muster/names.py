@@ -125,5 +125,9 @@ GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether a resource is whole GPUs, of whatever vendor."""
-    return resource.endswith("/gpu")
+    """Whether a resource is whole GPUs, of whatever vendor.
+
+    Devices of a DeviceClass are, if the class is `gpu` or begins with `gpu.`: as drivers name them, such as
+    `gpu.nvidia.com`. Parts of GPUs are of other classes (`mig.nvidia.com`).
+    """
+    return resource.endswith("/gpu") or resource.startswith("deviceclass/gpu.")
