@@ -973,8 +973,8 @@ FAULTS: Final = (
         "translate/devices/test_devices",
         (
             "a claim that cannot be read has no devices",
-            "before if new is not None and new.metadata.unreadable else _devices(new)",
-            "_devices(new)",
+            "before if new is not None and new.metadata.unreadable else allocated(new)",
+            "allocated(new)",
         ),
     ),
     *_faults(
@@ -983,8 +983,8 @@ FAULTS: Final = (
         "translate/devices/test_devices",
         (
             "answers are not told",
-            "        self._known[expression, _KEY(of)] = holds\n        self._stale = True",
-            "        self._known[expression, _KEY(of)] = holds",
+            "        self._settled.add(expression)\n        self._stale = True",
+            "        self._settled.add(expression)",
         ),
     ),
     *_faults(
@@ -1044,14 +1044,14 @@ FAULTS: Final = (
         "translate/devices/kinds.py",
         "translate/devices/test_kinds",
         (
-            "an answer that nobody gave",
-            "known.get((text, kind.key), False)",
-            "known.get((text, kind.key), True)",
+            "an answer that was never given",
+            "known.get((text, kind.seen_by(text)[1]), False)",
+            "known.get((text, kind.seen_by(text)[1]), True)",
         ),
         (
             "taints do not tell kinds apart",
-            "whole = _KEY([key, taints, consumes])",
-            "whole = _KEY([key, consumes])",
+            "whole = _KEY([seen, taints, consumes])",
+            "whole = _KEY([seen, consumes])",
         ),
         ("pools on one node share counters", 'f"{driver}/{len(known) - 1}"', "driver"),
         (
@@ -1076,8 +1076,8 @@ FAULTS: Final = (
         ),
         (
             "a device that one of its two claims has left",
-            "self._allocated.subtract(before)",
-            "[self._allocated.pop(each, None) for each in before]",
+            "self._taken.subtract(before)",
+            "[self._taken.pop(each, None) for each in before]",
         ),
         (
             "nodes keep their kinds when more is looked at",
