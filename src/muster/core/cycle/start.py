@@ -8,7 +8,7 @@ victims are evicted. Otherwise the trial is undone, and the answer says what is 
 fit in the table of `infeasible`, and a gang that has to wait with a reservation.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -26,6 +26,7 @@ from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Vi
 from muster.core.words.devices import Allocation
 from muster.core.words.gang import FOREIGN, Code, GangId, Place
 from muster.core.work import WorkBudget
+from muster.core.world.allocation import Claims
 from muster.core.world.gangs import GangState, Hold, footprint, having, occupy, pod_set_of
 from muster.core.world.nodes import Columns
 from muster.core.world.trial import Trial
@@ -281,11 +282,16 @@ class PlacementStep:
     def _give_devices(self, state: GangState, answer: Answer) -> None:
         """Let the places that were just held have the devices of their claims, for which they have waited."""
         waited = {part.pod_set: part.shape.claims for part in answer.request.demand.parts}
+        ended: defaultdict[Claims, Counter[int]] = defaultdict(Counter)
         for place, allocations in answer.claims.items():
-            promise = state.holds[place]
-            given = tuple(device for each in allocations for _, device in each.devices)
+            promise, column = state.holds[place], answer.columns[place]
+            given = tuple([device for each in allocations for _, device in each.devices])
             state.holds[place] = promise._replace(footprint=having(promise.footprint, given))
-            self._ledger.end_wait(answer.columns[place], waited[place.pod_set], given)
+            ended[waited[place.pod_set]][column] += 1
+            self._ledger.use(column, given)
+        for claims, columns in ended.items():
+            times = np.fromiter(columns.values(), np.int64, len(columns))
+            self._ledger.wait(np.fromiter(columns, np.intp, len(columns)), claims, -times)
 
     def _lift(self, state: GangState, unannounced: Mapping[Place, Hold]) -> None:
         """Let the gang's unannounced holds, and what leaves for it, be gone from the ledger, for a trial."""

@@ -156,9 +156,8 @@ class Ledger:
         self.nodes.claims.wait(columns, claims, times)
         self.log.push(self.nodes.claims.wait, columns, claims, -times)
 
-    def end_wait(self, column: int, claims: Claims, devices: tuple[DeviceId, ...]) -> None:
-        """Let a pod that waits have these devices of its node."""
-        self.wait(column, claims, -1)
+    def use(self, column: int, devices: tuple[DeviceId, ...]) -> None:
+        """Let a pod have these devices of its node, for which it waits no longer (`wait`)."""
         node = self.nodes.names[column]
         self.nodes.claims.use(node, devices, 1)
         self.log.push(self.nodes.claims.use, node, devices, -1)
