@@ -91,6 +91,14 @@ def test_objects_pass_through_as_written() -> None:
     }
 
 
+CLAIM_TEMPLATE: Final = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpu}
+spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}
+"""
+
+
 def test_objects_that_others_need_are_created_first() -> None:
     text = "---\n".join(
         [
@@ -99,6 +107,7 @@ def test_objects_that_others_need_are_created_first() -> None:
             "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n",
             "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 5\n",
             "apiVersion: v1\nkind: Namespace\nmetadata: {name: ml}\n",
+            CLAIM_TEMPLATE,
             pod("z"),
         ]
     )
@@ -107,11 +116,12 @@ def test_objects_that_others_need_are_created_first() -> None:
         "Namespace",
         "PriorityClass",
         "Secret",
+        "ResourceClaimTemplate",
         "PodGroup",
         "Job",
         "Pod",
     ]
-    assert [o["metadata"].get("namespace") for o in loaded.objects] == [None, None, "ml", "ml", "ml", "ml"]
+    assert [o["metadata"].get("namespace") for o in loaded.objects] == [None, None, *["ml"] * 5]
     assert [o["kind"] for o in loaded.primary] == ["Job", "Pod"]
 
 
