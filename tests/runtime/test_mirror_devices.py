@@ -319,3 +319,22 @@ def test_claims_that_no_gang_has_any_more_are_forgotten_when_there_are_many(
     gate = seen.gate("b")
     assert gate is not None
     assert "in too many ways" in gate.message
+
+
+def test_pods_of_one_job_whose_claims_differ_are_refused(seen: Seen) -> None:
+    claims = [{"name": "c", "resourceClaimTemplateName": "one"}]
+    spec = {"resourceClaims": claims, "restartPolicy": "Never", "containers": [{"name": "main"}]}
+    seen.put(JOB, "job", meta={"labels": {GANG: "true"}}, parallelism=2, template={"spec": spec})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job", "controller": True}
+    for name, count in (("job-0", 1), ("job-1", 2)):
+        seen.claim(f"{name}-c", of=name, count=count)
+        seen.pod(name, meta={"ownerReferences": [owner]}, restartPolicy="Never")
+    seen.drain()
+    gate = seen.gate("job")
+    assert gate is not None
+    assert gate.code is Code.INVALID
+    assert gate.message.startswith("the resourceClaims of the pods of main ask for different devices; delete")
+    seen.claim("job-1-c", of="job-1", count=1)
+    seen.drain()
+    gate = seen.gate("job")
+    assert gate is None or "different devices" not in gate.message

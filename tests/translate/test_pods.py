@@ -95,7 +95,6 @@ def port(**fields: Any) -> Object:
 
 
 REFUSED: dict[str, tuple[Object, str]] = {
-    "claims": ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims .* is not supported yet"),
     "claims of a container": (
         {"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
         "resourceClaims",

@@ -259,8 +259,6 @@ def _shape_and_refusal(packed: bytes, share: int | str, around: Surroundings) ->
     faults = list(_unsupported(spec, around))
     if faults:
         return Asked(shape, Gate(Code.INVALID, "; ".join(faults)))
-    if around.gate is None and spec.resource_claims:
-        return Asked(shape, Gate(Code.INVALID, _claims(spec)))
     return Asked(shape, around.gate)
 
 
@@ -356,11 +354,6 @@ def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
             f"affinity, anti-affinity or spread looks at the label {key}, which differs between the pods of "
             "one template; that is not supported yet"
         )
-
-
-def _claims(spec: PodSpec) -> str:
-    claims = {str(claim.get("name", "?")) for claim in spec.resource_claims}
-    return f"resourceClaims {', '.join(sorted(claims))} (dynamic resource allocation) is not supported yet"
 
 
 def _needs_a_claim(volume: dict[str, object]) -> bool:
