@@ -12,7 +12,7 @@ from typing import Final
 from muster.api import quantity
 from muster.core.offline import misfit
 from muster.core.words.decisions import Explanation
-from muster.core.words.devices import DeviceKindChanged, DeviceKindRemoved, DevicesChanged
+from muster.core.words.devices import DEVICE_CLASS, DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.core.words.events import Event, LayersChanged, NodeChanged, OutOfReach
 from muster.core.words.gang import Code, Gang, Gate, NodeName, Operator, Shape
 from muster.core.world.devices import WHOLE
@@ -56,7 +56,8 @@ def barred(gang: Gang, queues: Sequence[Event]) -> str:
 
 def out_of_reach(gang: Gang, events: Sequence[Event]) -> str:
     """What the gang asks for that the cluster has, but not as a resource of its nodes; "" if nothing."""
-    hints = {name: hint for event in events if isinstance(event, OutOfReach) for name, hint in event.hints}
+    told = [event.hints for event in events if isinstance(event, OutOfReach)]
+    hints = {name: hint for name, hint in (told[-1] if told else ()) if not name.startswith(DEVICE_CLASS)}
     asked = {GPU if name == GPU_SHARE else name for one in gang.pod_sets for name, _ in one.shape.requests}
     there = {
         name for event in events if isinstance(event, NodeChanged) for name, has in event.capacity if has
