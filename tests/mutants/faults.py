@@ -779,6 +779,14 @@ FAULTS: Final = (
         ("tests/core/cycle/test_claims.py",),
     ),
     Fault(
+        "devices that are withheld are given out",
+        "devices",
+        "core/world/allocation.py",
+        "return not kind.withheld and (",
+        "return (",
+        ("tests/core/world/test_allocation.py",),
+    ),
+    Fault(
         "a constraint on one alternative binds nothing",
         "devices",
         "core/words/devices.py",

@@ -1050,8 +1050,8 @@ FAULTS: Final = (
         ),
         (
             "taints do not tell kinds apart",
-            "whole = _KEY([seen, taints, consumes])",
-            "whole = _KEY([seen, consumes])",
+            "whole = _KEY([seen, taints, consumes, withheld])",
+            "whole = _KEY([seen, consumes, withheld])",
         ),
         ("pools on one node share counters", 'f"{driver}/{len(known) - 1}"', "driver"),
         (

@@ -72,6 +72,13 @@ def test_all_are_free_and_tolerated_or_none_is_given() -> None:
     assert serve(Room(()), one, [], every).further == 0
 
 
+def test_a_withheld_device_is_not_given_and_all_devices_are_not_all_without_it() -> None:
+    kinds = {KindId(0): DeviceKind(frozenset({GPU})), KindId(1): DeviceKind(frozenset({GPU}), withheld=True)}
+    assert serve(room(2, 1), kinds, [], (claim(),)).further == 2
+    assert serve(room(2, 1), kinds, [], (claim(ALL),)).further == 0
+    assert serve(room(2), kinds, [], (claim(ALL),)).further == 1
+
+
 def test_partitions_share_the_counters_of_their_device() -> None:
     kinds = {
         KindId(0): DeviceKind(frozenset({"half"}), consumes=(("memory", 40),)),

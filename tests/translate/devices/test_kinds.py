@@ -197,7 +197,7 @@ def test_absurd_amounts_never_seem_more_than_there_is(value: Any) -> None:
         ({"attributes": {"links": {"ints": [1]}}}, ""),
     ],
 )
-def test_devices_that_are_not_given_out_are_left_out_by_name(fields: Object, reason: str) -> None:
+def test_devices_that_are_not_given_out_are_counted_by_their_reason(fields: Object, reason: str) -> None:
     device = convert(gpu(0) | fields, Device)
     said = (
         f"{reason} {'is' if reason.startswith(('binds', 'allow')) else 'are'} not supported yet"
@@ -205,9 +205,23 @@ def test_devices_that_are_not_given_out_are_left_out_by_name(fields: Object, rea
         else ""
     )
     assert left_out(device) == said
-    event, omitted = devices_of("n0", [a_slice(gpu(0) | fields, gpu(1))], Kinds().of)
-    assert len(event.devices) == (1 if reason else 2)
+    _, omitted = devices_of("n0", [a_slice(gpu(0) | fields, gpu(1))], Kinds().of)
     assert omitted == ({said: 1} if reason else {})
+
+
+def test_a_device_that_is_not_given_out_is_withheld_and_takes_nothing_of_counters() -> None:
+    kinds = Kinds()
+    kinds.want(wanted(A100))
+    part = {"counterSet": "c", "counters": {"memory": {"value": "1"}}}
+    there = a_slice(gpu(0) | {"allowMultipleAllocations": True, "consumesCounters": [part]}, gpu(1))
+    event, _ = devices_of("n0", [there], kinds.of)
+    answered(kinds)
+    found = told(kinds)
+    assert [(found[kind].withheld, found[kind].consumes) for _, kind in event.devices] == [
+        (True, ()),
+        (False, ()),
+    ]
+    assert found[event.devices[0][1]].answers == found[event.devices[1][1]].answers != frozenset()
 
 
 @pytest.mark.parametrize(

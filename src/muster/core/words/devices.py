@@ -53,6 +53,8 @@ class DeviceKind:
     consumes: Counters = ()
     #: it has a taint: only asks whose tolerations are among its answers may have it
     tainted: bool = False
+    #: it is there, but not to be had: by what asks for all devices neither
+    withheld: bool = False
     #: answers that are resources, besides those of `deviceclass/`
     resources: frozenset[str] = frozenset()
 

@@ -397,7 +397,7 @@ class _Search:
         label = f"{request}/{ask.name}" if ask.name else request
         bound = tuple((i, rule) for i, rule in numbered if rule.binds(request, label))
         if ask.count == ALL:
-            # All that match: none may be in use, or tainted for the pod.
+            # All that match: none may be in use, tainted for the pod, or withheld.
             matching = [t for t, each in enumerate(self._types) if matches(ask, each.kind)]
             usable = all(tolerates(ask, self._types[t].kind) for t in matching)
             return _Ask(label, None, tuple(matching) if usable else (), bound)
@@ -410,7 +410,7 @@ def matches(ask: DeviceAsk, kind: DeviceKind) -> bool:
 
 
 def tolerates(ask: DeviceAsk, kind: DeviceKind) -> bool:
-    return not kind.tainted or ask.tolerations in kind.answers
+    return not kind.withheld and (not kind.tainted or ask.tolerations in kind.answers)
 
 
 def usable_by(ask: DeviceAsk, kind: DeviceKind) -> bool:

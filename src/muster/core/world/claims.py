@@ -168,7 +168,7 @@ class NodeClaims:
         counts = Counter[str]()
         for kind, number, _ in self.room(node.name, empty=True).kinds:
             of = self.kinds.get(kind, _UNKNOWN_KIND)
-            for answer in of.answers:
+            for answer in of.answers if not of.withheld else ():
                 if answer.startswith(DEVICE_CLASS) or answer in of.resources:
                     counts[answer] += number
         own = [each for each in node.capacity if not each[0].startswith(DEVICE_CLASS) and each[0] not in had]

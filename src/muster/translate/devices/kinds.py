@@ -6,7 +6,7 @@ kinds, and each expression is evaluated once for each. Its answers come from out
 `Kinds.tell`). Until they are there, an expression holds of no device. An answer stays known if something else
 tells devices apart from then on: it depends on what its own expression looks at.
 
-A device that muster cannot give out is left out, and counted by its reason. Amounts of counters are rounded
+A device that muster cannot give out is withheld, and counted by its reason. Amounts of counters are rounded
 so that there never seems to be more than there is.
 """
 
@@ -77,6 +77,8 @@ class _Kind:
     facts: Facts
     taints: tuple[DeviceTaint, ...]
     consumes: Counters
+    #: it is not given out
+    withheld: bool
     #: of all of it
     whole: bytes
     #: by the names that an expression looks at, of these facts alone: these, and their key
@@ -121,18 +123,18 @@ class Kinds:
         self._ids.clear()
         return True
 
-    def of(self, driver: str, device: Device, consumes: Counters) -> KindId | None:
-        """Returns the kind of a device; None if there are too many."""
+    def of(self, driver: str, device: Device, consumes: Counters, withheld: bool) -> KindId | None:
+        """Returns the kind of a device; None if there are too many. `withheld`: it is not given out."""
         seen = facts(driver, device, self._looked)
         taints = tuple(taint for taint in device.taints if counts(taint))
-        whole = _KEY([seen, taints, consumes])
+        whole = _KEY([seen, taints, consumes, withheld])
         known = self._ids.get(whole)
         if known is None:
             if len(self._ids) >= MOST_KINDS:
                 return None
             known = self._ids[whole] = KindId(self._next)
             self._next += 1
-            self._kinds[known] = kind = _Kind(seen, taints, consumes, whole)
+            self._kinds[known] = kind = _Kind(seen, taints, consumes, withheld, whole)
             self._settled -= {text for text in self._settled if not self._answered(text, kind)}
             self._unused.add(known)
             self._stale = self.asks = True
@@ -218,6 +220,7 @@ class Kinds:
             attributes=tuple((name, value) for name, value in values if value),
             consumes=kind.consumes,
             tainted=bool(kind.taints),
+            withheld=kind.withheld,
         )
 
 
@@ -234,11 +237,12 @@ def _attribute(of: Facts, full: str) -> str:
 
 
 def devices_of(
-    node: str, slices: Iterable[ResourceSlice], kind: Callable[[str, Device, Counters], KindId | None]
+    node: str, slices: Iterable[ResourceSlice], kind: Callable[[str, Device, Counters, bool], KindId | None]
 ) -> tuple[DevicesChanged, Mapping[str, int]]:
-    """Returns the devices of a node, from slices of complete pools, and how many are left out, by reason.
+    """Returns the devices of a node, from slices of complete pools, and how many cannot be had, by reason.
 
-    `kind`: returns the kind of a device of a driver, with what it takes of counters.
+    A device that is not given out is among them all the same: it keeps claims off that ask for all devices.
+    `kind`: returns the kind of a device of a driver, with what it takes of counters, and whether it is such.
     """
     found: list[tuple[DeviceId, KindId]] = []
     counters: dict[str, int] = {}
@@ -259,14 +263,13 @@ def devices_of(
         for device in each.spec.devices:
             if reason := left_out(device):
                 omitted[reason] += 1
-                continue
             takes: dict[str, int] = {}
-            for part in device.consumes_counters:
+            for part in device.consumes_counters if not reason else ():
                 for name, counter in part.counters.items():
                     key = f"{prefix}/{part.counter_set}/{name}"
                     takes[key] = takes.get(key, 0) + _takes(counter.value)
             consumes = tuple(sorted((key, amount) for key, amount in takes.items() if amount))
-            id_ = kind(driver, device, consumes)
+            id_ = kind(driver, device, consumes, bool(reason))
             if id_ is None or (id_ not in kinds and len(kinds) >= MOST_OF_NODE):
                 omitted[
                     f"there are too many kinds of devices{' on its node' if id_ is not None else ''}"
