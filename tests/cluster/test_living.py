@@ -1,9 +1,16 @@
 """Muster beside others on a real API server: what ran before it, other schedulers' pods, autoscalers."""
 
+import asyncio
 import json
+import subprocess
+import sys
+from functools import partial
+from typing import Any
 
-from muster.api.base import Object, condition
-from muster.api.kinds import EVENT, GANG, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.base import Kind, Object, condition
+from muster.api.groups import INCUBATOR, KOORDINATOR, VOLCANO, Dialect
+from muster.api.kinds import EVENT, GANG, NODE, POD, POD_GROUP_INCUBATOR, POD_GROUP_SIGS, POD_GROUP_X
+from muster.names import SCHEDULER
 from tests.cluster.conftest import CRD, Cluster, open_definition
 from tests.cluster.gangs import POD_GROUP_LABEL, bound, gang, member
 
@@ -120,7 +127,7 @@ async def says(cluster: Cluster, group: str, reason: str) -> bool:
 
 
 async def test_a_kind_whose_definition_comes_later_is_read_then(cluster: Cluster) -> None:
-    cluster.muster("fake-nodes", "1 x name=later,cpu=4,memory=8Gi,label:test=later")
+    cluster.muster("fake-nodes", "1 x name=later,cpu=5,memory=8Gi,label:test=later")
     await nodes_are(cluster, "later", 1)
     cluster.daemon("scheduler")
     await gang(cluster, "first", 2, test="later")
@@ -129,26 +136,42 @@ async def test_a_kind_whose_definition_comes_later_is_read_then(cluster: Cluster
         return await bound(cluster, "first") == 2
 
     await cluster.until("muster schedules without the kind", first)
-    await cluster.make(CRD, open_definition(POD_GROUP_SIGS))
     try:
-        group = {"metadata": {"name": "late"}, "spec": {"minMember": 3}}
-        for index in range(2):
-            late = member("late", index, test="later")
-            late["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "late"}
-            await cluster.make(POD, late)
+        for kind in (POD_GROUP_SIGS, POD_GROUP_INCUBATOR):
+            await cluster.make(CRD, open_definition(kind))
+        for row, named in (
+            (KOORDINATOR, {"labels": {KOORDINATOR.label: "late"}}),
+            (INCUBATOR, {"annotations": {VOLCANO.annotations[0]: "late"}, "labels": {}}),
+        ):
+            for index in range(2):
+                late = member("late", index, test="later")
+                late["metadata"] |= {"name": f"{row.name}-{index}", **named}
+                await cluster.make(POD, late)
+            group = {"metadata": {"name": "late"}, "spec": {"minMember": 3}}
+            await cluster.until("the kind is served", partial(made, cluster, row.kind, group))
 
-        async def made() -> bool:
-            await cluster.make(POD_GROUP_SIGS, group)
-            return True
+            async def read(row: Dialect = row.naming) -> bool:
+                return await told(cluster, "late", row.name) == ("Waiting", "MembersMissing")
 
-        await cluster.until("the kind is served", made)
+            await cluster.until(f"the group of two of three pods of {row} is read", read)
+        cluster.daemon("controllers")
+        third = member("late", 2, test="later")
+        third["metadata"] |= {"name": "kube-batch-2", **named}
+        await cluster.make(POD, third)
 
-        async def read() -> bool:
-            return await told(cluster, "late", "koordinator") == ("Waiting", "MembersMissing")
+        async def runs() -> bool:
+            status = (await cluster.client.get(POD_GROUP_INCUBATOR, "default", "late")).status
+            return (status.phase, status.admitted, status.running) == ("Running", 3, 3)
 
-        await cluster.until("the group of two of three pods is read", read)
+        await cluster.until("the group of kube-batch counts its pods", runs)
     finally:
-        await cluster.client.delete(CRD, "", f"{POD_GROUP_SIGS.plural}.{POD_GROUP_SIGS.group}")
+        for kind in (POD_GROUP_SIGS, POD_GROUP_INCUBATOR):
+            await cluster.client.delete(CRD, "", f"{kind.plural}.{kind.group}")
+
+
+async def made(cluster: Cluster, kind: Kind[Any], body: Object) -> bool:
+    await cluster.make(kind, body)
+    return True
 
 
 async def test_a_scheduler_with_a_selector_uses_its_own_nodes_only_until_the_selector_changes(
@@ -161,7 +184,8 @@ async def test_a_scheduler_with_a_selector_uses_its_own_nodes_only_until_the_sel
     )
     await nodes_are(cluster, "pools", 2)
     settings = cluster.logs / "settings.yaml"
-    settings.write_text(json.dumps({"nodeSelector": "pool=batch"}))
+    names = {"schedulerNames": [SCHEDULER, "awaited"], "awaitPodGroups": ["awaited"]}
+    settings.write_text(json.dumps({"nodeSelector": "pool=batch", **names}))
     cluster.daemon("scheduler", 0, f"--config={settings}")
     await gang(cluster, "bounded", 4, test="pools")
 
@@ -169,9 +193,19 @@ async def test_a_scheduler_with_a_selector_uses_its_own_nodes_only_until_the_sel
         return await told(cluster, "bounded") == ("Waiting", "InsufficientCapacity")
 
     await cluster.until("the gang does not fit on the selected node", waits)
-    settings.write_text(json.dumps({"nodeSelector": ""}))
+    alone = member("alone", 0, by="awaited")
+    assert "(awaitPodGroups)" in await asyncio.to_thread(planned, cluster, alone)
+    settings.write_text(json.dumps({"nodeSelector": "", **names}))
 
     async def starts() -> bool:
         return await bound(cluster, "bounded") == 4
 
     await cluster.until("the gang fits once all nodes are used", starts)
+
+
+def planned(cluster: Cluster, pod: Object) -> str:
+    """What `muster plan` says of a pod without a group, by the settings in the scheduler's Lease."""
+    file = cluster.logs / "planned.yaml"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": "planned"}}))
+    command = [sys.executable, "-m", "muster", "plan", str(file), f"--kubeconfig={cluster.kubeconfig}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

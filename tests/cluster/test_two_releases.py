@@ -10,7 +10,7 @@ from muster.kube.errors import NotFound
 from tests.cluster.chart import Chart, install, run
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gangs import bound, done, gang
+from tests.cluster.gangs import bound, done, gang, member
 
 SECOND, NAMESPACE = "muster-second", "muster-second"
 
@@ -64,10 +64,16 @@ async def test_they_work_side_by_side_and_share_definitions_controllers_and_guar
     cluster: Cluster, plane: ControlPlane, tmp_path: Path
 ) -> None:
     cluster.muster("fake-nodes", "1 x name=shared,cpu=8,memory=8Gi")
-    async with released(cluster, plane, tmp_path, f"scheduler.config.schedulerNames[0]={SECOND}") as second:
+    values = (f"schedulerNames[0]={SECOND}", f"awaitPodGroups[0]={SECOND}")
+    async with released(
+        cluster, plane, tmp_path, *(f"scheduler.config.{value}" for value in values)
+    ) as second:
         cluster.daemon("scheduler")
         cluster.daemon("controllers")
         cluster.replica_of(second, "scheduler")
+        awaits = member("awaits", 0, by=SECOND)
+        awaits["metadata"]["labels"] = {}
+        await cluster.make(POD, awaits)
         for name, by in (("first", "muster"), ("other", SECOND)):
             await gang(cluster, name, 3, by=by)
 
@@ -88,6 +94,8 @@ async def test_they_work_side_by_side_and_share_definitions_controllers_and_guar
 
         await cluster.until("both gangs are bound", whole)
         await cluster.until("each is recorded by its own scheduler", standing)
+        there = await cluster.client.get(POD, "default", "awaits-0")
+        assert not there.spec.node_name, "a controller is to make its PodGroup first"
         refused = [
             entry
             for entry in plane.entries()
