@@ -127,6 +127,7 @@ def test_a_job_is_as_its_pods_are(pods: list[tuple[str, str]], state: State, run
     [
         (Condition("Complete", "True", "", "", at(78)), 0, 45),
         (Condition("Failed", "True", "BackoffLimitExceeded", "", at(78)), 1, 45),
+        (Condition("Complete", "True", "", "", at(44.5)), 0, 45),  # in whole seconds, which are rounded down
         (Condition("Failed", "True", "BackoffLimitExceeded", "", at(40)), 1, 40),  # others ended after it
         (Condition("Failed", "True", "BackoffLimitExceeded", "", at(78)), 2, 78),  # one that failed is gone
         (Condition("Failed", "True", "DeadlineExceeded", "", at(78)), 0, 78),

@@ -20,6 +20,7 @@ from muster.api.base import AnyKind, Condition, Kind, ObjectMeta, Resource, cond
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
+from muster.api.failures import WHOLE_SECONDS
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import REPLICATED_JOB_NAME, JobSet
 from muster.api.muster_v1alpha1 import BatchJob, Gang
@@ -295,12 +296,13 @@ def _end(ended: Condition, pods: Sequence[Pod], counted: int) -> datetime | None
     """When a job ended: with its last container, if the pods that it has counted still exist.
 
     Its condition is as late as the controller that wrote it, which may have been down. A limit that is
-    exceeded is the exception: it ends the job at a time of its own.
+    exceeded is the exception: it ends the job at a time of its own. Times of conditions are whole seconds.
     """
     last, written = _last_end(pods), ended.last_transition_time
     if last is None or written is None or ended.reason == DEADLINE_EXCEEDED:
         return written
-    return min(last, written) if sum(pod.terminal for pod in pods) >= counted else written
+    gone = sum(pod.terminal for pod in pods) < counted
+    return written if gone or last - written >= WHOLE_SECONDS else last
 
 
 def _other(managed_by: str, ours: str) -> str:
