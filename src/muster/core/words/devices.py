@@ -20,8 +20,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NewType
 
-from muster.core.words.hashed import Hashed
-
 #: Unique in the cluster: `driver/pool/device`.
 DeviceId = NewType("DeviceId", str)
 KindId = NewType("KindId", int)
@@ -96,14 +94,12 @@ class DeviceConstraint:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimShape(Hashed):
+class ClaimShape:
     """What one claim of a pod asks for. `name` is its name in the pod."""
 
     name: str
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[DeviceConstraint, ...] = ()
-
-    __hash__ = Hashed.__hash__
 
 
 def least(claims: Iterable[ClaimShape]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from muster.core.words.gang import (
     Avoidance,
     Gang,
     GangId,
+    Hashed,
     HostPort,
     Labels,
     Layer,
@@ -28,7 +29,6 @@ from muster.core.words.gang import (
     Requirement,
     Taint,
 )
-from muster.core.words.hashed import Hashed
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
+from operator import attrgetter
 from typing import Final, NamedTuple, NewType
 
 from muster.core.words.devices import ClaimShape
-from muster.core.words.hashed import Hashed
 from muster.names import GPU_SHARE, is_gpu
 
 #: `namespace/name` of the group, plus `/stage` where it has several.
@@ -35,6 +35,31 @@ def gpus(requests: Amounts) -> float:
         elif is_gpu(resource):
             found += amount
     return found
+
+
+class Hashed:
+    """Base of frozen dataclasses that are keys of many tables: their hash is computed once.
+
+    The hash is no field, so it is not compared, copied, pickled or written down. (A dataclass makes its
+    own hash unless its body names one: `__hash__ = Hashed.__hash__`.)
+    """
+
+    __slots__ = ("_hash",)
+    _hash: int
+    __match_args__: tuple[str, ...]
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", hash(_fields(self.__match_args__)(self)))
+            return self._hash
+
+
+@cache
+def _fields(names: tuple[str, ...]) -> Callable[[object], object]:
+    """Return a function that returns these fields of an object."""
+    return attrgetter(*names)
 
 
 class Place(NamedTuple):
