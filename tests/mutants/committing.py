@@ -22,8 +22,8 @@ FAULTS: Final = (
     _fault(
         "a pod is bound before its claims are reserved for it",
         "commit/devices.py",
-        "if not (use.allocated and use.reserved)",
-        "if not use.allocated",
+        "return self.allocated and self.reserved",
+        "return self.allocated",
         _DEVICES,
     ),
     _fault(
@@ -43,8 +43,8 @@ FAULTS: Final = (
     _fault(
         "a claim is written before the plan",
         "commit/step.py",
-        "and len(places.missing) == 1 and not claiming",
-        "and len(places.missing) == 1",
+        "alone = len(places.missing) == 1 and not context.claims.any",
+        "alone = len(places.missing) == 1",
         _DEVICES,
     ),
     _fault(

@@ -37,7 +37,7 @@ from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Write
 from muster.translate.disclosure import Disclosure
 from muster.translate.pods import live
-from tests.runtime.planner import Planner
+from tests.runtime.planner import RESOURCE, Planner
 from tests.runtime.server import Pause, Server, ServerClient
 
 T = TypeVar("T")
@@ -92,6 +92,7 @@ class Cluster:
         self.homes: dict[str, str] = {}  # namespaces of gangs that have another
         self.slow_nodes = False  # pods on nodes do not end
         self.claiming: set[str] = set()  # gangs whose pods have a claim of a device each
+        self.by_number: set[str] = set()  # those of them whose pods request the device by number
         self.schedulers: dict[str, str] = {}  # by gang, what schedules its pods
         self.admits: dict[
             tuple[str, int], Object
@@ -108,6 +109,7 @@ class Cluster:
         other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
         other.refuses, other.schedulers = Counter(self.refuses), dict(self.schedulers)
         other.admits, other.claiming = dict(self.admits), set(self.claiming)
+        other.by_number = set(self.by_number)
         return other
 
     def home(self, gang: str) -> str:
@@ -126,7 +128,11 @@ class Cluster:
     def devices(self, node: str, number: int) -> None:
         """Devices of a node, a class that all are of, and the template of the claims."""
         for kind, namespace, body in (
-            (kinds.DEVICE_CLASS, "", {"metadata": {"name": "gpus"}, "spec": {}}),
+            (
+                kinds.DEVICE_CLASS,
+                "",
+                {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": RESOURCE}},
+            ),
             (kinds.RESOURCE_CLAIM_TEMPLATE, NAMESPACE, _TEMPLATE),
         ):
             with suppress(AlreadyExists):
@@ -265,7 +271,10 @@ class Cluster:
 
     def _pod_spec(self, gang: str) -> Object:
         spec = {**_POD_SPEC}
-        if gang in self.claiming:
+        if gang in self.by_number:
+            requests = {"cpu": "1", RESOURCE: "1"}
+            spec["containers"] = [{"name": "main", "resources": {"requests": requests}}]
+        elif gang in self.claiming:
             spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
         if gang in self.schedulers:
             spec["schedulerName"] = self.schedulers[gang]
@@ -338,7 +347,9 @@ class Cluster:
                 of_pod.setdefault(consumer.uid, []).extend(devices)
         assert max(ours.values(), default=0) <= 1, f"two claims have one device: {ours}"
         for pod in self.server.all(kinds.POD):
-            if pod.spec.resource_claims and pod.spec.node_name and not pod.terminal:
+            by_number = pod.metadata.name.partition("-")[0] in self.by_number
+            if (pod.spec.resource_claims or by_number) and pod.spec.node_name and not pod.terminal:
+                assert bool(pod_claims.for_resources(pod)) == by_number, f"{pod.key} is told of no claim"
                 (device,) = of_pod.get(pod.metadata.uid, [""])
                 assert device.startswith(f"{pod.spec.node_name}/"), f"{pod.key} has {device!r}"
                 assert held[device] == 1, f"{pod.key} is bound with {device}, which another claim has"
@@ -458,7 +469,10 @@ class Running:
         self.mirror = WatchedMirror(self.informers, self.schedulers, lease=self.lease)
         gangs = {f"{self.cluster.home(name)}/{name}" for name in self.cluster.claiming}
         core = self.core or Planner(
-            dict(self.cluster.preempts), claiming=gangs, allocated=partial(_allocated, self.informers)
+            dict(self.cluster.preempts),
+            claiming=gangs,
+            by_number={f"{self.cluster.home(name)}/{name}" for name in self.cluster.by_number},
+            allocated=partial(_allocated, self.informers),
         )
         term = Term(self.epoch, seen=self.pods_seen, fresh=lambda: self.fresh)
         names = Disclosure(self.mirror.names)

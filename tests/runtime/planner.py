@@ -7,9 +7,10 @@ gangs that may take the nodes of others: the test's own Evict.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
-from muster.core.words.devices import Allocation, DeviceId, DevicesChanged
+from muster.core.words.devices import BY_NUMBER, Allocation, DeviceId, DevicesChanged
 from muster.core.words.events import (
     CommitFailed,
     Event,
@@ -24,6 +25,9 @@ from muster.core.words.events import (
     PodsEnded,
 )
 from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId
+
+#: What pods request that have a device by number.
+RESOURCE: Final = "e.com/gpu"
 
 
 @dataclass
@@ -41,8 +45,10 @@ class Planner:
     evicted: set[tuple[GangId, frozenset[PodId]]] = field(default_factory=set)
     #: why starts have failed
     failed: list[str] = field(default_factory=list)
-    #: gangs whose pods have a claim each, the devices of each node, and those that places were promised
+    #: gangs whose pods have a device each, and those of them that request it by number; the devices of each
+    #: node, and those that places were promised
     claiming: set[str] = field(default_factory=set)
+    by_number: set[str] = field(default_factory=set)
     devices: dict[NodeName, list[DeviceId]] = field(default_factory=dict)
     promised: dict[GangId, dict[Place, DeviceId]] = field(default_factory=dict)
     #: devices that claims of planned places have already
@@ -142,7 +148,8 @@ class Planner:
         if gang.id not in self.claiming:
             return Assign(gang.id, dict(found))
         promised = self.promised.setdefault(gang.id, {})
-        claims = {place: (Allocation("gpu", (("gpu", promised[place]),)),) for place in found}
+        names = (BY_NUMBER, RESOURCE) if gang.id in self.by_number else ("gpu", "gpu")
+        claims = {place: (Allocation(names[0], ((names[1], promised[place]),)),) for place in found}
         return Assign(gang.id, dict(found), claims=claims)
 
     def _fit(

@@ -1,6 +1,6 @@
 """Which changes make the committer look at a gang again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -46,6 +46,10 @@ class Seen:
 
     def others(self, record: Resource | None) -> str:
         return ""
+
+    @property
+    def by_number(self) -> Mapping[str, str]:
+        return {}
 
     def holders(self, device: DeviceId) -> Sequence[str]:
         return ()

@@ -36,11 +36,13 @@ class Case:
     apart: bool = False
     #: each pod has a claim of a device, of which there are as many as pods
     claims: bool = False
+    by_number: bool = False
 
     def __str__(self) -> str:
         of = "" if self.home == "default" else f" of {self.home}"
         over = f" over {self.victim}{of}" if self.victim else ""
-        more = f"{', apart' if self.apart else ''}{', claims' if self.claims else ''}"
+        claims = ", by number" if self.by_number else ", claims" if self.claims else ""
+        more = f"{', apart' if self.apart else ''}{claims}"
         return f"{self.size} {self.kind}{over}{more}"
 
     @property
@@ -66,6 +68,7 @@ def _prepared(case: Case) -> Cluster:
             if case.claims:
                 cluster.devices(name, room)
                 cluster.claiming |= {"main", "victim"}
+                cluster.by_number |= {"main", "victim"} if case.by_number else set()
     if case.victim is not None:
         cluster.homes["victim"] = case.home
         cluster.gang("victim", case.size, case.victim)
@@ -96,6 +99,8 @@ CLAIMING = [
     Case(2, "bare", "bare", claims=True),
     Case(2, "job", "free job", apart=True, claims=True),
     Case(3, "job", claims=True),
+    *(Case(size, kind, claims=True, by_number=True) for size in (1, 2) for kind in ("job", "bare")),
+    Case(1, "job", "bare", claims=True, by_number=True),
 ]
 ALL = [*CASES, *CLAIMING]
 #: Where each write of one leader meets each of another, those of them that are small.

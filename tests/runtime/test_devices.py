@@ -233,6 +233,7 @@ def test_an_allocation_says_what_drivers_and_the_controller_of_taints_read() -> 
         find=lambda kind, key: classes.get(key) if kind is kinds.DEVICE_CLASS else made,
     )
     (write,) = claims_of(of).unserved[place(0)]
+    assert isinstance(write, Allocate)
     assert write.allocation == {
         "devices": {
             "results": [

@@ -232,6 +232,8 @@ class PodStatus(Struct, frozen=True):
     resources: ResourceRequirements | None = None
     #: the names of claims that were made from templates
     resource_claim_statuses: list[Object] = []
+    #: the claim that was made for resources that the node has as devices
+    extended_resource_claim_status: Object | None = None
 
 
 #: An annotation of the API server's image of a static pod, which only its kubelet can end.

@@ -1,7 +1,8 @@
-"""Which claims of devices a pod has, and whether they are its own. Source: KEP-4381, KEP-3063.
+"""Which claims of devices a pod has, and whether they are its own. Source: KEP-4381, KEP-3063, KEP-5004.
 
 A pod names a claim, or a template; from the template the claim controller makes a claim with a generated
-name, and writes that name into the pod's status.
+name, and writes that name into the pod's status. A pod that requests a resource by number, on a node that has
+it as devices, has one more claim: the scheduler makes it, and writes its name into the pod's status.
 """
 
 from typing import Final
@@ -12,6 +13,8 @@ from muster.api.resource_v1 import ConsumerReference, ResourceClaim
 
 #: Annotation of a claim that was made for a pod: the name that the claim has in the pod.
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
+#: Annotation, "true", of the claim that was made for what a pod requests by number.
+FOR_RESOURCES: Final = "resource.kubernetes.io/extended-resource-claim"
 #: Finalizer of a claim that is allocated, or about to be.
 DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
@@ -42,6 +45,33 @@ def names(pod: Pod) -> dict[str, str]:
 def needed(pod: Pod) -> list[str]:
     """Returns the names, in the pod, of the claims that it needs."""
     return [name for each in _claims(pod) if is_needed(pod, name := str(each.get("name")))]
+
+
+def for_resources(pod: Pod) -> str:
+    """Returns the name of the claim that was made for what the pod requests by number; "": none."""
+    status = pod.status.extended_resource_claim_status
+    return str(status.get("resourceClaimName") or "") if status else ""
+
+
+def requests_for(pod: Pod, container: str) -> frozenset[str]:
+    """Returns which requests of that claim are for a container."""
+    status = pod.status.extended_resource_claim_status or {}
+    mappings = status.get("requestMappings")
+    listed = [each for each in mappings if isinstance(each, dict)] if isinstance(mappings, list) else []
+    return frozenset(
+        str(each.get("requestName")) for each in listed if each.get("containerName") == container
+    )
+
+
+def all_names(pod: Pod) -> list[str]:
+    """Returns the names of all claims of a pod, as far as they are made."""
+    own = for_resources(pod)
+    return [*names(pod).values(), *([own] if own else [])]
+
+
+def has_claims(pod: Pod) -> bool:
+    """Whether a pod has claims, made or not."""
+    return bool(pod.spec.resource_claims or pod.status.extended_resource_claim_status)
 
 
 def is_needed(pod: Pod, name: str) -> bool:

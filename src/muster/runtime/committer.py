@@ -315,6 +315,7 @@ class Committer:
             present=observed.present,
             find=observed.find,
             holders=observed.holders,
+            by_number=observed.by_number,
             names=self.names,
             lost=partial(lost, observed, now=now),
         )

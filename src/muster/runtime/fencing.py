@@ -34,6 +34,7 @@ from muster.runtime.commit.view import Unfenced
 from muster.runtime.consent import Known
 from muster.runtime.plan_record import PlacementPlan, Plan
 from muster.runtime.writes import Fence, fence
+from muster.translate.devices.by_number import name_of
 
 log = logging.getLogger(__name__)
 
@@ -166,8 +167,8 @@ class Fencing:
 
 def _claims(observed: Observed, obj: Resource) -> Iterator[tuple[AnyKind, Resource]]:
     """Yields the claims of devices of an unbound pod."""
-    if isinstance(obj, Pod) and obj.spec.resource_claims and not obj.spec.node_name:
-        for name in pod_claims.names(obj).values():
+    if isinstance(obj, Pod) and not obj.spec.node_name:
+        for name in (*pod_claims.names(obj).values(), name_of(obj)):
             claim = observed.find(RESOURCE_CLAIM, f"{obj.metadata.namespace}/{name}")
             if claim is not None:
                 yield RESOURCE_CLAIM, claim

@@ -22,6 +22,7 @@ from muster.api import kinds
 from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
+from muster.api.pod_claims import has_claims
 from muster.api.rates import Rates
 from muster.api.requests import as_it_runs
 from muster.core.words.devices import ClaimShape, DeviceId
@@ -146,6 +147,11 @@ class Mirror:
         """Returns the ResourceClaims that have a device, as `namespace/name`."""
         return self.devices.holders(device)
 
+    @property
+    def by_number(self) -> Mapping[str, str]:
+        """By class of devices, the resource as which these are counted."""
+        return self.world.classes
+
     def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
         return self._of_owner.get(owner_uid, ())
 
@@ -226,7 +232,7 @@ class Mirror:
         if isinstance(old, Pod) and isinstance(new, Pod) and self._renew(old, new):
             return
         self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
-        if isinstance(latest, Pod) and latest.spec.resource_claims and not (new and occupies(latest)):
+        if isinstance(latest, Pod) and has_claims(latest) and not (new and occupies(latest)):
             self.devices.pod(latest.metadata.uid, bound=False)  # its claims have the devices still
         self._touch(change)
 
@@ -395,7 +401,7 @@ class Mirror:
         if pod is None or not occupies(pod):
             self._charged.pop(uid, None)
             return before is not None
-        if pod.spec.resource_claims:
+        if has_claims(pod):
             self.devices.pod(uid, bound=True)
         gang, place = self._whose(uid, pod)
         # neither being resized, nor dependent on namespaces

@@ -4,7 +4,7 @@ Nothing here has a state. What a plan records is found by uid: a pod or an owner
 the same name is never taken for the one that was meant.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -61,6 +61,11 @@ class Observed(Known, Protocol):
 
     def holders(self, device: DeviceId) -> Sequence[str]:
         """Returns the ResourceClaims that have a device, as `namespace/name`."""
+        ...
+
+    @property
+    def by_number(self) -> Mapping[str, str]:
+        """By class of devices, the resource as which these are counted."""
         ...
 
     def others(self, record: Resource | None) -> str:

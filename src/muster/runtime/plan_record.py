@@ -29,10 +29,11 @@ from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang, GangPlan, OpenPlan
 from muster.api.resource_v1 import ResourceClaim
 from muster.core.words.decisions import Victim
-from muster.core.words.devices import Allocation, DeviceId
+from muster.core.words.devices import BY_NUMBER, Allocation, DeviceId
 from muster.core.words.events import PlanFound
 from muster.core.words.gang import MOST_PLACES, GangId, NodeName, Place, PodId
 from muster.names import PLAN
+from muster.translate.devices.by_number import name_of
 from muster.translate.pods import occupies
 
 #: Looks up the object of a kind with this key (`namespace/name`), as known now.
@@ -166,14 +167,14 @@ def plan_found(gang: GangId, plan: Plan, find: Find, waiting: Mapping[Place, Pod
             surplus = frozenset[PodId]() if victim.whole else staying
             victims.append(Victim(victim.gang, surplus, victim.work_lost, victim.reclaimed))
     pods = ((place, waiting.get(place)) for place in plan.nodes)
-    allocated = {place: _allocated(pod, find) for place, pod in pods if pod and pod.spec.resource_claims}
+    allocated = {place: _allocated(pod, find) for place, pod in pods if pod is not None}
     return PlanFound(gang, plan.nodes, tuple(victims), {place: of for place, of in allocated.items() if of})
 
 
 def _allocated(pod: Pod, find: Find) -> tuple[Allocation, ...]:
     """Returns what those claims of a pod have that muster has allocated and reserved for it."""
     found = []
-    for name, key in pod_claims.names(pod).items():
+    for name, key in (*pod_claims.names(pod).items(), (BY_NUMBER, name_of(pod))):
         claim = find(kinds.RESOURCE_CLAIM, f"{pod.metadata.namespace}/{key}")
         if not isinstance(claim, ResourceClaim) or PLAN not in claim.metadata.annotations:
             continue

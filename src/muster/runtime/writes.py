@@ -152,6 +152,8 @@ def only_reports(write: Write) -> bool:
     match write:
         case Create(kinds.GANG, body=body) | Patch(kinds.GANG, body=dict(body)):
             return "plan" not in body
+        case Patch(kinds.POD, subresource="status", body={"status": {"extendedResourceClaimStatus": _}}):
+            return False  # its pod must not be bound before
         case Patch(kinds.POD, subresource="status"):
             return True
         case _:

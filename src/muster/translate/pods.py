@@ -5,14 +5,14 @@ shape: what the shape depends on is packed into bytes, which are the key of the 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
 
-from muster.api import marks
+from muster.api import marks, pod_claims
 from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, ContainerStatus, Pod, PodSpec, PodTemplate
@@ -120,6 +120,7 @@ def says_the_same(pod: Pod, old: Pod) -> bool:
         and now.owner_references == before.owner_references
         and now.unreadable == before.unreadable
         and pod.status.resource_claim_statuses == old.status.resource_claim_statuses
+        and pod_claims.for_resources(pod) == pod_claims.for_resources(old)
     )
 
 
@@ -176,7 +177,7 @@ def pod_bound(
 
 
 def _devices(pod: Pod, world: World | None) -> tuple[DeviceId, ...]:
-    return devices_of(pod, world.device_claims) if pod.spec.resource_claims and world is not None else ()
+    return devices_of(pod, world.device_claims) if world is not None and pod_claims.has_claims(pod) else ()
 
 
 def _selectable(pod: Pod) -> Labels:
@@ -246,7 +247,7 @@ def _shape_and_refusal(packed: bytes, share: int | str, around: Surroundings) ->
     spec = _DECODE(packed)
     shape = Shape(requests=())
     try:
-        shape = replace(shape, requests=_requests(spec), ports=constraints.ports(spec))
+        shape = replace(shape, requests=_requests(spec, around), ports=constraints.ports(spec))
         if too_much := limits.excess_around(spec, around):
             raise ValueError(too_much)
         shape = _constrained(shape, spec, around)
@@ -266,11 +267,21 @@ _asked_by_small: Final = lru_cache(maxsize=_REMEMBERED)(_shape_and_refusal)
 _asked_by_large: Final = lru_cache(maxsize=_LARGE)(_shape_and_refusal)
 
 
-def _requests(spec: PodSpec) -> Amounts:
+def _requests(spec: PodSpec, around: Surroundings) -> Amounts:
     amounts = requests(spec)
     if dict(amounts).get(GPU_SHARE):
         raise ValueError(f"{GPU_SHARE} is not a resource; write it as a label or an annotation of the pod")
+    if around.counted:
+        counted = dict(around.counted)
+        amounts = _sum((counted.get(name, name), amount) for name, amount in amounts)
     return amounts
+
+
+def _sum(amounts: Iterable[tuple[str, int]]) -> Amounts:
+    total: dict[str, int] = {}
+    for name, amount in amounts:
+        total[name] = total.get(name, 0) + amount
+    return tuple(sorted(total.items()))
 
 
 def _constrained(shape: Shape, spec: PodSpec, around: Surroundings) -> Shape:
@@ -299,10 +310,7 @@ def _constrained(shape: Shape, spec: PodSpec, around: Surroundings) -> Shape:
 
 
 def _claiming(shape: Shape, claims: tuple[ClaimShape, ...]) -> Shape:
-    for name, _ in shape.requests:
-        if name.startswith(DEVICE_CLASS):
-            raise ValueError(f"{name} is not a resource; write it in the requests of resourceClaims only")
-    return replace(shape, requests=tuple(sorted((*shape.requests, *least(claims)))), claims=claims)
+    return replace(shape, requests=_sum((*shape.requests, *least(claims))), claims=claims)
 
 
 def _sharing(shape: Shape, share: int | str) -> Shape:

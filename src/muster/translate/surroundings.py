@@ -30,11 +30,13 @@ from muster.api.kinds import (
     RESOURCE_CLAIM_TEMPLATE,
     STORAGE_CLASS,
 )
+from muster.api.resource_v1 import OF_CLASS
 from muster.api.storage_v1 import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, StorageClass, TopologyTerm
 from muster.core.words.devices import ClaimShape
 from muster.core.words.gang import Code, Gate, NodeTerm, Operator, Requirement
 from muster.core.world.labels import satisfied
 from muster.translate.claims import claim_names
+from muster.translate.devices.counted import by_class, resource_of
 from muster.translate.devices.pods import NO_CLAIMS, PodClaims, claims_of, made_for
 from muster.translate.world import World
 
@@ -68,6 +70,8 @@ class Surroundings(NamedTuple):
     volumes: tuple[tuple[NodeTerm, ...], ...] = ()
     #: its own claims of devices
     claims: tuple[ClaimShape, ...] = ()
+    #: for each resource that names a class, the one as which devices of the class are counted
+    counted: tuple[tuple[str, str], ...] = ()
     #: why a claim prevents it from starting
     gate: Gate | None = None
 
@@ -82,9 +86,11 @@ def surroundings(pod: Pod | PodTemplate, world: World | None, made: Made | None)
     spec = pod.spec
     terms = [*pod_terms(spec)]
     claims = [*claim_names(spec)]
-    devices = device_claims(pod, world, made)
+    devices, counted = device_claims(pod, world, made), _counted(spec, world)
     if not terms and not spec.topology_spread_constraints and not claims:
-        return NOWHERE if devices is NO_CLAIMS else Surroundings(claims=devices.shapes, gate=devices.gate)
+        if devices is NO_CLAIMS and not counted:
+            return NOWHERE
+        return Surroundings(claims=devices.shapes, counted=counted, gate=devices.gate)
     namespace = made.namespace if made is not None else pod.metadata.namespace
     labels = {**pod.metadata.labels, **(made.labels if made is not None else {})}
     keys = {key for term in terms for key in (*term.match_label_keys, *term.mismatch_label_keys)}
@@ -99,6 +105,7 @@ def surroundings(pod: Pod | PodTemplate, world: World | None, made: Made | None)
         tuple(_namespaces(term.namespace_selector, world) for term in terms),
         volumes,
         devices.shapes,
+        counted,
         gate or devices.gate,
     )
 
@@ -114,6 +121,15 @@ def device_claims(pod: Pod | PodTemplate, world: World | None, made: Made | None
     if spec.node_name or world.asks.add(found.asked):
         return found
     return PodClaims(gate=Gate(Code.GATED, "the claims of waiting gangs ask for devices in too many ways"))
+
+
+def _counted(spec: PodSpec, world: World | None) -> tuple[tuple[str, str], ...]:
+    """Returns the resources of a pod that name an existing class, and those as which these are counted."""
+    if world is None or not world.device_claims.classes:
+        return ()
+    known, named = world.device_claims, sorted({*by_class(spec)})
+    classes = ((name, name.removeprefix(OF_CLASS)) for name in named)
+    return tuple((name, resource_of(of, known.counted)) for name, of in classes if ("", of) in known.classes)
 
 
 def pod_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
@@ -135,6 +151,8 @@ def selects_namespaces(spec: PodSpec) -> bool:
 def refers(pod: Pod, others: Mapping[Kind[Any], Set[str]]) -> bool:
     """Whether what a pod says may depend on one of these objects, by kind and name."""
     spec = pod.spec
+    if DEVICE_CLASS in others and any(by_class(spec)):
+        return True
     if spec.resource_claims and not others.keys().isdisjoint(_OF_DEVICES):
         templates, claims = others.get(RESOURCE_CLAIM_TEMPLATE, ()), others.get(RESOURCE_CLAIM, ())
         if DEVICE_CLASS in others or any(each in templates for each in pod_claims.templates(pod).values()):

@@ -24,6 +24,7 @@ from muster.api.groups import Dialect
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.translate import described, jobset, marks, podgroup
 from muster.translate.claims import claim_names, templates, volume_facts
+from muster.translate.devices.counted import by_class
 from muster.translate.dialects import REGISTERED, group_of, group_of_job, rivals
 from muster.translate.identity import GroupKey
 from muster.translate.surroundings import selects_namespaces
@@ -139,8 +140,8 @@ def _by_device_class(
 
 
 def asking_for_devices(world: World) -> Iterator[GroupKey]:
-    """Yields the groups whose pods have claims of devices. A scan."""
-    return _looking(world, lambda spec: bool(spec.resource_claims))
+    """Yields the groups whose pods have claims of devices, or name classes of these. A scan."""
+    return _looking(world, lambda spec: bool(spec.resource_claims) or any(by_class(spec)))
 
 
 def _by_bounds(_: AnyKind, old: Resource | None, new: Resource | None, world: World) -> Iterator[GroupKey]:

@@ -11,7 +11,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from muster.api import groups
+from muster.api import groups, pod_claims
 from muster.api.admitted import admitted
 from muster.api.base import AnyKind, Kind, Resource, controller_of, controls
 from muster.api.batch_v1 import Job
@@ -52,6 +52,7 @@ from muster.translate import described, ganggroup
 from muster.translate.claims import claims_of
 from muster.translate.described import Described
 from muster.translate.devices.asks import Asks
+from muster.translate.devices.counted import counted_as, resource_of
 from muster.translate.devices.pods import Known, named_by
 from muster.translate.identity import GroupKey
 from muster.translate.layers import Layers, layers
@@ -150,6 +151,8 @@ class World:
         }
         #: what the claims of pods ask of devices
         self.asks = Asks()
+        #: by class of devices, the resource as which these are counted
+        self.classes: dict[str, str] = {}
         self.device_claims = Known(
             self._objects[RESOURCE_CLAIM_TEMPLATE], self._objects[RESOURCE_CLAIM], self._objects[DEVICE_CLASS]
         )
@@ -341,6 +344,10 @@ class World:
                 index.setdefault(key, {})[name] = obj
         if kind in groups.OF_NAMED:
             self._regroup(groups.BY_KIND[kind].naming, name)
+        if kind is DEVICE_CLASS:
+            counted = counted_as(self.device_claims.classes.values())
+            self.device_claims = self.device_claims._replace(counted=counted)
+            self.classes = {of: resource_of(of, counted) for _, of in self.device_claims.classes}
         if kind is CLUSTER_NETWORK_TOPOLOGY:
             self.layers = layers(self._objects[kind].get(("", DEFAULT)))
         elif kind is groups.DESCRIBED.kind and obj is None:
@@ -363,6 +370,7 @@ class World:
             and before.spec.volumes == now.spec.volumes
             and before.spec.resource_claims == now.spec.resource_claims
             and before.status.resource_claim_statuses == now.status.resource_claim_statuses
+            and pod_claims.for_resources(before) == pod_claims.for_resources(now)
         )
 
     def _note(self, pod: Resource | None, *, there: bool) -> set[Name]:

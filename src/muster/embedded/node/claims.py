@@ -2,7 +2,7 @@
 
 A kubelet starts no pod whose claims are not allocated, or not reserved for it; here a claim must be allocated
 for the pod's node, too. A container gets the devices of the claims that its `resources.claims` names, or of
-one request of a claim, in its environment:
+one request of a claim, and those that stand for resources that it requests, in its environment:
 
     MUSTER_DEVICES          driver/pool/device of each, separated by commas
     CUDA_VISIBLE_DEVICES    their attribute `index`, if each of them has it
@@ -40,28 +40,36 @@ def refusal(pod: Pod, lookup: Lookup) -> str:
         name = names.get(claim_name)
         if name is None:
             return f"claim {claim_name}: no ResourceClaim has been made from its template yet"
-        claim = lookup.claim(name)
-        if claim is None:
-            return f"ResourceClaim {name} not found"
-        if claim_name in made and not pod_claims.is_made_for(pod, claim):
-            return f"ResourceClaim {name} was not created for this pod, which does not own it"
-        allocation = claim.status.allocation
-        if allocation is None:
-            return f"ResourceClaim {name} is not allocated"
-        if not any(pod_claims.reserves(each, pod) for each in claim.status.reserved_for):
-            return f"the pod is not allowed to use ResourceClaim {name}, which is not reserved for it"
-        selector = allocation.node_selector
-        if selector is not None and not any(
-            _selects(term, lookup.node_labels, pod.spec.node_name) for term in selector.node_selector_terms
-        ):
-            return f"ResourceClaim {name} is allocated for other nodes than {pod.spec.node_name}"
+        if why := _unusable(pod, name, lookup, made=claim_name in made):
+            return why
+    own = pod_claims.for_resources(pod)
+    return _unusable(pod, own, lookup, made=True) if own else ""
+
+
+def _unusable(pod: Pod, name: str, lookup: Lookup, *, made: bool) -> str:
+    """Why the pod cannot have the devices of this claim; "" if it can. `made`: it must be the pod's own."""
+    claim = lookup.claim(name)
+    if claim is None:
+        return f"ResourceClaim {name} not found"
+    if made and not pod_claims.is_made_for(pod, claim):
+        return f"ResourceClaim {name} was not created for this pod, which does not own it"
+    allocation = claim.status.allocation
+    if allocation is None:
+        return f"ResourceClaim {name} is not allocated"
+    if not any(pod_claims.reserves(each, pod) for each in claim.status.reserved_for):
+        return f"the pod is not allowed to use ResourceClaim {name}, which is not reserved for it"
+    selector = allocation.node_selector
+    if selector is not None and not any(
+        _selects(term, lookup.node_labels, pod.spec.node_name) for term in selector.node_selector_terms
+    ):
+        return f"ResourceClaim {name} is allocated for other nodes than {pod.spec.node_name}"
     return ""
 
 
 async def lacking(client: Client, pod: Pod, lookup: Lookup) -> str:
     """The refusal by what the API server has now: a cache of claims may be behind that of pods."""
     found: dict[str, ResourceClaim] = {}
-    for name in {*pod_claims.names(pod).values()}:
+    for name in {*pod_claims.all_names(pod)}:
         try:
             found[name] = await client.get(RESOURCE_CLAIM, pod.metadata.namespace, name)
         except NotFound:
@@ -91,6 +99,13 @@ def _devices(pod: Pod, container: Container, lookup: Lookup) -> Iterator[tuple[s
         for each in claim.status.allocation.devices.results:
             if _is_of(each, str(use.get("request") or "")):
                 yield each.driver, each.pool, each.device
+    claim = lookup.claim(pod_claims.for_resources(pod))
+    if claim is None or claim.status.allocation is None:
+        return
+    requests = pod_claims.requests_for(pod, container.name)
+    for each in claim.status.allocation.devices.results:
+        if each.request in requests:
+            yield each.driver, each.pool, each.device
 
 
 def _is_of(device: AllocatedDevice, request: str) -> bool:

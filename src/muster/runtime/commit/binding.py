@@ -9,6 +9,7 @@ from muster.core.words.gang import NodeName, Place
 from muster.effects import Allocate, Bind, Patch
 from muster.runtime.commit.claims import pending, select, selected, unprovisionable
 from muster.runtime.commit.context import Context
+from muster.runtime.commit.devices import Provision
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import blocking, is_excluded, refusals
 from muster.runtime.commit.view import NEVER
@@ -26,7 +27,7 @@ class Bindable:
     #: those of them whose volume cannot be made on their node
     unprovisionable: Mapping[Place, NodeName] = field(default_factory=dict)
     #: places whose pod has claims that lack devices, and what is to be written for that
-    unallocated: Mapping[Place, tuple[Allocate, ...]] = field(default_factory=dict)
+    unallocated: Mapping[Place, tuple[Provision, ...]] = field(default_factory=dict)
 
     @property
     def possible(self) -> Set[Place]:
@@ -34,13 +35,16 @@ class Bindable:
         return self.places.keys() | self.unprovisioned.keys() | self.unallocated.keys()
 
     @property
-    def writes(self) -> Mapping[object, Patch | Allocate]:
+    def writes(self) -> Mapping[object, Provision]:
         """What is to be written before these can be bound; several pods may share a claim."""
-        found: dict[object, Patch | Allocate] = {}
+        found: dict[object, Provision] = {}
         for patch in (patch for patches in self.unprovisioned.values() for patch in patches):
             found[kinds.PERSISTENT_VOLUME_CLAIM, patch.namespace, patch.name] = patch
         for write in (write for writes in self.unallocated.values() for write in writes):
-            found[kinds.RESOURCE_CLAIM, write.claim.key] = write
+            if isinstance(write, Allocate):
+                found[kinds.RESOURCE_CLAIM, write.claim.key] = write
+            else:
+                found[write.kind, f"{write.namespace}/{write.name}"] = write
         return found
 
 
@@ -50,7 +54,7 @@ def bindable(context: Context) -> Bindable:
     found: dict[Place, tuple[Pod, NodeName]] = {}
     until = NEVER
     unprovisioned: dict[Place, tuple[Patch, ...]] = {}
-    unallocated: dict[Place, tuple[Allocate, ...]] = {}
+    unallocated: dict[Place, tuple[Provision, ...]] = {}
     impossible: dict[Place, NodeName] = {}
     for place, node in places.missing.items():
         pod = places.ready.get(place)
@@ -59,7 +63,7 @@ def bindable(context: Context) -> Bindable:
         if place in refused and is_excluded(refused[place], context.now):
             until = min(until, refused[place].until)
             continue
-        if pod.spec.resource_claims and place in claims.unmade:
+        if claims.any and place in claims.unmade:
             continue
         volumes = pending(context.view.find, pod) if pod.spec.volumes else []
         if volumes:
@@ -68,7 +72,7 @@ def bindable(context: Context) -> Bindable:
             )
             if any(unprovisionable(context.state, claim, node) for claim in volumes):
                 impossible[place] = node
-        if pod.spec.resource_claims and place in claims.unserved:
+        if claims.any and place in claims.unserved:
             unallocated[place] = claims.unserved[place]
         elif not volumes:
             found[place] = (pod, node)

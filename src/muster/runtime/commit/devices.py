@@ -8,6 +8,9 @@ Until then a claim of a pod without a node is freed as soon as its place is give
 Whether it is to be freed depends only on what the claim shows. So a claim that an earlier leader has
 allocated is used or freed like any other. A claim that muster has not allocated is never freed here, and a
 claim that is reserved for others keeps its devices.
+
+A pod that requests resources by number, on a node that has them as devices, has a claim for these, too. The
+scheduler makes it, under a name that follows from the pod, and tells the node of it in the pod's status.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,15 +25,19 @@ from muster.api.core_v1 import Pod
 from muster.api.pod_claims import DELETE_PROTECTION
 from muster.api.resource_v1 import DeviceAsked, DeviceClass, ResourceClaim
 from muster.api.rules.claims import MOST_RESERVED
-from muster.core.words.devices import Allocation, DeviceId
-from muster.core.words.gang import NodeName, Place
-from muster.effects import Allocate, Deallocate
+from muster.core.words.devices import BY_NUMBER, Allocation, DeviceId
+from muster.core.words.gang import NodeName, Place, PodId
+from muster.effects import Allocate, Create, Deallocate, Delete, Patch
 from muster.names import PLAN
 from muster.runtime.commit.places import Places
 from muster.runtime.commit.view import GangView
 from muster.runtime.plan_record import PlacementPlan, devices_of, mark
+from muster.translate.devices.by_number import Requests, claim_of, name_of, requests_of
 from muster.translate.group import Group
 from muster.translate.pods import live
+
+#: A write without which a pod does not have its devices.
+Provision = Allocate | Create | Delete | Patch
 
 
 class _Use(NamedTuple):
@@ -40,6 +47,21 @@ class _Use(NamedTuple):
     place: Place
     pod: Pod
     wanted: Allocation
+    #: of the claim that stands for resources
+    requests: Requests | None = None
+
+    @property
+    def told(self) -> bool:
+        """Whether the pod's status says of the claim what its node has to know."""
+        if self.requests is None:
+            return True
+        return self.pod.status.extended_resource_claim_status == self.requests.status(
+            self.claim.metadata.name
+        )
+
+    @property
+    def served(self) -> bool:
+        return self.allocated and self.reserved
 
     @property
     def allocated(self) -> bool:
@@ -57,22 +79,30 @@ class DeviceClaims:
         self._view, self._places, self._members = view, places, group.members
 
     @cached_property
-    def unmade(self) -> frozenset[Place]:
-        """Assigned places whose pods have claims that do not exist (yet)."""
-        return frozenset(place for place, uses in self._assigned.items() if uses is None)
+    def any(self) -> bool:
+        """Whether some pod has claims."""
+        return bool(self._claiming)
 
     @cached_property
-    def unserved(self) -> Mapping[Place, tuple[Allocate, ...]]:
+    def unmade(self) -> frozenset[Place]:
+        """Assigned places whose pods have claims that others have not made (yet)."""
+        lacking = frozenset(place for place, uses in self._assigned.items() if uses is None)
+        return lacking - self._to_make.keys()
+
+    @cached_property
+    def unserved(self) -> Mapping[Place, tuple[Provision, ...]]:
         """Assigned places whose pods do not have all their devices yet, and what is to be written for that.
 
         Nothing is to be written for a claim that first has to lose other devices.
         """
-        found: dict[Place, list[Allocate]] = {}
+        found: dict[Place, list[Provision]] = {place: [write] for place, write in self._to_make.items()}
         for uses in self._uses:
-            if lacking := [use for use in uses if not (use.allocated and use.reserved)]:
+            if lacking := [use for use in uses if not use.served]:
                 write = self._allocate(lacking)
                 for use in lacking:
                     found.setdefault(use.place, []).extend([write] if write is not None else [])
+            for use in (use for use in uses if use.served and not use.told):
+                found.setdefault(use.place, []).append(_tell(use))
         return {place: tuple(writes) for place, writes in found.items()}
 
     @cached_property
@@ -112,13 +142,62 @@ class DeviceClaims:
     # -- below: in order of call
 
     @cached_property
+    def _claiming(self) -> Mapping[PodId, Pod]:
+        """The pods without a node that have claims, or are to have one for what they request by number."""
+        found = self._members.claiming
+        if not self._view.by_number:
+            return found
+        waiting = ((uid, member) for uid, member in self._members.items() if not member.pod.spec.node_name)
+        more = {
+            uid: member.pod
+            for uid, member in waiting
+            if self._by_number(member.place) is not None or self._find(member.pod, BY_NUMBER) is not None
+        }
+        return {**found, **more}
+
+    def _by_number(self, place: Place | None) -> Allocation | None:
+        """Returns the devices that a place is assigned for what its pod requests by number."""
+        allocations = self._view.allocations.get(place, ()) if place is not None else ()
+        return next((one for one in allocations if one.claim == BY_NUMBER), None)
+
+    @cached_property
+    def _to_make(self) -> Mapping[Place, Create | Delete]:
+        """Assigned places whose pods lack a claim that muster makes; another of its name goes first."""
+        found: dict[Place, Create | Delete] = {}
+        for place in (place for place, uses in self._assigned.items() if uses is None):
+            pod = self._places.ready[place]
+            if (wanted := self._by_number(place)) is None or (
+                requests := self._requests(pod, wanted)
+            ) is None:
+                continue
+            if (stale := self._find(pod, BY_NUMBER)) is not None:
+                if not requests.are_of(stale):
+                    meta = stale.metadata
+                    found[place] = Delete(kinds.RESOURCE_CLAIM, meta.namespace, meta.name, meta.uid)
+            else:
+                found[place] = Create(kinds.RESOURCE_CLAIM, pod.metadata.namespace, claim_of(pod, requests))
+        return found
+
+    def _requests(self, pod: Pod, wanted: Allocation) -> Requests | None:
+        """Returns the requests of the claim for these devices; None if there are others than it asks for."""
+        resources = frozenset(resource for resource, _ in wanted.devices)
+        try:
+            found = requests_of(pod, resources, self._view.by_number)
+        except ValueError:
+            return None
+        return found if found.shared_out(wanted) is not None else None
+
+    @cached_property
     def _assigned(self) -> Mapping[Place, tuple[_Use, ...] | None]:
         """By missing place whose pod has claims, these; None: one does not exist, or is assigned nothing."""
         found: dict[Place, tuple[_Use, ...] | None] = {}
-        for uid, pod in self._members.claiming.items():
+        for uid, pod in self._claiming.items():
             place = self._members[uid].place
             if place is not None and place in self._places.missing and self._places.ready.get(place) is pod:
-                uses = {name: self._use(place, pod, name) for name in pod_claims.needed(pod)}
+                names = [*pod_claims.needed(pod), *([BY_NUMBER] if self._by_number(place) else [])]
+                if not names:
+                    continue
+                uses = {name: self._use(place, pod, name) for name in names}
                 known = tuple(use for use in uses.values() if use is not None)
                 found[place] = known if len(known) == len(uses) else None
         return found
@@ -135,21 +214,30 @@ class DeviceClaims:
     def _use(self, place: Place, pod: Pod, name: str) -> _Use | None:
         claim = self._find(pod, name)
         wanted = next((one for one in self._view.allocations.get(place, ()) if one.claim == name), None)
-        return _Use(claim, place, pod, wanted) if claim is not None and wanted is not None else None
+        if claim is None or wanted is None:
+            return None
+        if name != BY_NUMBER:
+            return _Use(claim, place, pod, wanted)
+        requests = self._requests(pod, wanted)
+        if requests is None or not requests.are_of(claim):
+            return None
+        shared_out = requests.shared_out(wanted)
+        return _Use(claim, place, pod, shared_out, requests) if shared_out is not None else None
 
     def _find(self, pod: Pod, name: str) -> ResourceClaim | None:
         """Returns the claim that the pod calls `name`, if it can be used: a template's is the pod's own."""
-        known = pod_claims.names(pod).get(name, "")
+        known = name_of(pod) if name == BY_NUMBER else pod_claims.names(pod).get(name, "")
         found = self._view.find(kinds.RESOURCE_CLAIM, f"{pod.metadata.namespace}/{known}")
         if not isinstance(found, ResourceClaim) or found.metadata.unreadable:
             return None
         if found.metadata.deletion_timestamp is not None:
             return None
-        own = name not in pod_claims.templates(pod) or pod_claims.is_made_for(pod, found)
+        made = name == BY_NUMBER or name in pod_claims.templates(pod)
+        own = not made or pod_claims.is_made_for(pod, found)
         return found if own else None
 
     def _allocate(self, lacking: list[_Use]) -> Allocate | None:
-        claim, place, _, wanted = lacking[0]
+        claim, place, wanted = lacking[0].claim, lacking[0].place, lacking[0].wanted
         if any(True for use in lacking for _ in self._others(use)):
             return None  # they are leaving, or the place is lost
         users = tuple((use.place, use.pod) for use in lacking if not use.reserved)
@@ -196,8 +284,8 @@ class DeviceClaims:
     def _claims(self) -> Mapping[str, tuple[ResourceClaim, list[tuple[Place | None, Pod]]]]:
         """By key, the claims that exist, and the pods without a node that have them."""
         found: dict[str, tuple[ResourceClaim, list[tuple[Place | None, Pod]]]] = {}
-        for uid, pod in self._members.claiming.items():
-            for name in pod_claims.names(pod):
+        for uid, pod in self._claiming.items():
+            for name in (*pod_claims.names(pod), BY_NUMBER):
                 if (claim := self._find(pod, name)) is not None:
                     found.setdefault(claim.key, (claim, []))[1].append((self._members[uid].place, pod))
         return found
@@ -210,7 +298,7 @@ class DeviceClaims:
 
     def _is_free(self, claim: ResourceClaim) -> bool:
         """Whether muster has allocated the claim, and only pods of this gang that wait have reserved it."""
-        waiting, reserved = self._members.claiming, claim.status.reserved_for
+        waiting, reserved = self._claiming, claim.status.reserved_for
         own = all(pod_claims.is_of_pod(each) and each.uid in waiting for each in reserved)
         return own and PLAN in claim.metadata.annotations
 
@@ -244,6 +332,17 @@ class DeviceClaims:
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         devices: Object = {"results": results, **({"config": config} if config else {})}
         return {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [term]}}
+
+
+def _tell(use: _Use) -> Patch:
+    """Returns the write that tells the node of the claim that stands for the pod's resources."""
+    assert use.requests is not None
+    meta = use.pod.metadata
+    status = {"extendedResourceClaimStatus": use.requests.status(use.claim.metadata.name)}
+    body: Object = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
+    return Patch(
+        kinds.POD, meta.namespace, meta.name, body, "status", missing_ok=False, seen=meta.resource_version
+    )
 
 
 def _asked(claim: ResourceClaim) -> Iterator[tuple[str, DeviceAsked]]:

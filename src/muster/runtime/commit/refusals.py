@@ -183,7 +183,7 @@ def refusals(context: Context) -> Mapping[Place, Refusal]:
         if pod.spec.volumes:
             claims = pending(context.view.find, pod)
             keys += [of_claim(claim.metadata.namespace, claim.metadata.name) for claim in claims]
-        if pod.spec.resource_claims:
+        if context.claims.any:
             keys.append(_of_devices(place, pod))
         if key := next((each for each in keys if each in known), ""):
             found[place] = known[key]

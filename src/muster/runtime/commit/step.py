@@ -101,8 +101,8 @@ def _begin(context: Context) -> Step:
     ):
         # One bind that makes a gang whole, or adds to a whole one, is atomic and needs no plan. It is not if
         # a claim has to be written first.
-        claiming = any(places.ready[place].spec.resource_claims for place in binding.possible)
-        if not context.suspended and not view.chosen and len(places.missing) == 1 and not claiming:
+        alone = len(places.missing) == 1 and not context.claims.any
+        if not context.suspended and not view.chosen and alone:
             if binding.unprovisioned:
                 return _provision(context, binding)
             return Step(state, tuple(binds(context, binding, state.attempt, planned=False)))

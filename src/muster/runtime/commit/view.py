@@ -103,6 +103,8 @@ class GangView:
     find: Find = lambda kind, key: None
     #: returns which ResourceClaims have a device, as `namespace/name`
     holders: Callable[[DeviceId], Sequence[str]] = lambda device: ()
+    #: by class of devices, the resource as which these are counted; empty if pods get none by number
+    by_number: Mapping[str, str] = field(default_factory=dict)
     #: which other gangs what is written may name
     names: Disclosure = EVERYTHING
     #: returns what the eviction of a victim loses, as fields of its entry in `status.preemptions`

@@ -1,8 +1,8 @@
 """The devices of a cluster, as drivers publish them, and what pods are told that ask for them.
 
 `pools` says which slices count, `kinds` what tells devices apart, `selectors` of which an expression holds,
-`claims` what claims ask for, `inventory` and `pods` which devices nodes have, and which claims pods. `hints`
-says which resources exist as devices only.
+`counted` as which resources they count, `claims` what claims ask for, `inventory` and `pods` which devices
+nodes have, and which claims pods. `hints` says which resources exist as devices that nothing gives out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,7 @@ from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from muster.core.words.devices import DeviceId, DeviceKindChanged, DeviceKindRemoved, DevicesChanged
 from muster.core.words.events import OutOfReach
 from muster.translate.devices.asks import Asks
+from muster.translate.devices.counted import counted_as
 from muster.translate.devices.hints import Hints
 from muster.translate.devices.holders import Holders
 from muster.translate.devices.inventory import Inventory
@@ -68,7 +69,7 @@ class Devices:
         if self._stale or self._claims.changed:
             self._stale = self._claims.changed = False
             self._inventory.want(self._wanted())
-        if (event := self._hints.event(changed, self._inventory.kinds.pending)) is not None:
+        if (event := self._hints.event(changed, self._inventory.kinds.pending, self._faults())) is not None:
             yield event
         if self._classes or self._inventory.known:
             yield from self._inventory.events(none=not self._classes)
@@ -108,10 +109,19 @@ class Devices:
             if fault:
                 faults[expression] = fault
 
+    def _faults(self) -> dict[str, str]:
+        """Returns, by resource for which a class stands, why it has no devices."""
+        found, faults = dict[str, str](), self._claims.faults
+        for name, resource in sorted(counted_as(self._classes.values()).items()) if faults else ():
+            for each in self._classes[name].spec.selectors:
+                if each.cel is not None and (fault := faults.get(each.cel.expression)):
+                    found[resource] = f"DeviceClass {name} has no devices: {fault}"
+        return found
+
     def _wanted(self) -> Wanted:
-        wanted = Wanted()
+        wanted, counted = Wanted(), counted_as(self._classes.values())
         for _, each in sorted(self._classes.items()):
             with suppress(ValueError):  # a class that cannot be evaluated has no devices
-                add_class(wanted, each)
+                add_class(wanted, each, counted)
         self._claims.want(wanted)
         return wanted

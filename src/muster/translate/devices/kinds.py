@@ -50,6 +50,8 @@ class Wanted:
 
     #: by answer, the expressions that must all hold
     answers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: answers that are resources, besides those of `deviceclass/`
+    resources: set[str] = field(default_factory=set)
     tolerations: dict[str, Tolerations] = field(default_factory=dict)
     attributes: set[str] = field(default_factory=set)
 
@@ -58,8 +60,11 @@ class Wanted:
         self.tolerations |= asked.tolerations
         self.attributes |= asked.attributes
 
-    def add_class(self, name: str, expressions: Iterable[str]) -> None:
-        self.answers[DEVICE_CLASS + name] = tuple(expressions)
+    def add_class(self, name: str, expressions: Iterable[str], resource: str = "") -> None:
+        """Adds a class. `resource`: as which its devices are counted, if it stands for one."""
+        self.answers[resource or DEVICE_CLASS + name] = tuple(expressions)
+        if resource:
+            self.resources.add(resource)
 
     @property
     def looked_at(self) -> frozenset[str] | None:
@@ -221,6 +226,7 @@ class Kinds:
             consumes=kind.consumes,
             tainted=bool(kind.taints),
             withheld=kind.withheld,
+            resources=frozenset(wanted.resources.intersection(answers)),
         )
 
 

@@ -6,6 +6,7 @@ name. Templates and claims are of the pod's namespace, so one of another namespa
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from muster.core.words.devices import ClaimShape, DeviceId
 from muster.core.words.gang import Code, Gate
 from muster.translate.claims import templates
 from muster.translate.devices.claims import Asked, asked, expressions
+from muster.translate.devices.counted import renamed
 from muster.translate.devices.kinds import Wanted
 from muster.translate.devices.selectors import MISSING
 
@@ -30,6 +32,7 @@ MOST_CLAIMS: Final = 32
 #: Characters of an expression that a message shows.
 _SHOWN: Final = 120
 _NONE: Final[Mapping[str, ResourceClaim | None]] = {}
+_UNCOUNTED: Final[Mapping[str, str]] = {}
 _NO_FAULTS: Final[Mapping[str, str]] = {}
 
 
@@ -53,6 +56,8 @@ class Known(NamedTuple):
     templates: Mapping[tuple[str, str], ResourceClaimTemplate]
     claims: Mapping[tuple[str, str], ResourceClaim]
     classes: Mapping[tuple[str, str], DeviceClass]
+    #: by class that has one, the resource as which its devices are counted
+    counted: Mapping[str, str] = _UNCOUNTED
 
 
 def claims_of(
@@ -122,7 +127,7 @@ def _one(
         if text in faults:
             code = Code.GATED if faults[text] == MISSING else Code.INVALID
             return Gate(code, f"{of}: {_fault(text, faults)}")
-    return found
+    return replace(found, shape=renamed(found.shape, known.counted))
 
 
 def _fault(expression: str, faults: Mapping[str, str]) -> str:
@@ -158,7 +163,7 @@ def made_for(pod: Pod, known: Known) -> dict[str, ResourceClaim | None]:
 def devices_of(pod: Pod, known: Known) -> tuple[DeviceId, ...]:
     """Returns the devices that a pod on a node has: of the claims that are reserved for it."""
     found: dict[DeviceId, None] = {}
-    for name in pod_claims.names(pod).values():
+    for name in pod_claims.all_names(pod):
         claim = known.claims.get((pod.metadata.namespace, name))
         if claim is not None and any(pod_claims.reserves(each, pod) for each in claim.status.reserved_for):
             found.update(dict.fromkeys(allocated(claim)))
@@ -180,10 +185,10 @@ def named_by(obj: Resource) -> Iterator[tuple[AnyKind, str]]:
     Templates of pods are read as JSON, without being checked: of one that is refused, this may name too many.
     """
     if isinstance(obj, Pod):
-        if obj.spec.resource_claims:
+        if pod_claims.has_claims(obj):
             named: list[tuple[AnyKind, str]] = [
                 *((RESOURCE_CLAIM_TEMPLATE, name) for name in pod_claims.templates(obj).values()),
-                *((RESOURCE_CLAIM, name) for name in pod_claims.names(obj).values()),
+                *((RESOURCE_CLAIM, name) for name in pod_claims.all_names(obj)),
             ]
             yield from dict.fromkeys(named)
         return
@@ -200,12 +205,13 @@ _KEYS: Final[tuple[tuple[AnyKind, str], ...]] = (
 )
 
 
-def add_class(wanted: Wanted, class_: DeviceClass) -> None:
+def add_class(wanted: Wanted, class_: DeviceClass, counted: Mapping[str, str] = _UNCOUNTED) -> None:
     """Adds what a class asks of devices. Raises ValueError if muster cannot evaluate it."""
     name = class_.metadata.name
     if class_.metadata.unreadable:
         raise ValueError(f"DeviceClass {name}: {class_.metadata.unreadable}")
-    wanted.add_class(name, tuple(expressions(class_.spec.selectors, f"DeviceClass {name}")))
+    texts = tuple(expressions(class_.spec.selectors, f"DeviceClass {name}"))
+    wanted.add_class(name, texts, counted.get(name, ""))
 
 
 def _invalid(message: str) -> PodClaims:
