@@ -787,6 +787,18 @@ FAULTS: Final = (
         ("a full disk whose jobs go first", "    if directories_only:", "    if False:"),
     ),
     *_faults(
+        "trials",
+        "cli/trial_table.py",
+        "app/views/test_trials",
+        ("a result that is a formula in a spreadsheet", "if shown.lstrip().startswith(_FORMULA)", "if False"),
+    ),
+    *_faults(
+        "notices",
+        "app/wiring/notices.py",
+        "app/wiring/test_notifying",
+        ("what was told is kept as given up", "if each.closed and each.trouble))", "if each.closed))"),
+    ),
+    *_faults(
         "schedules",
         "app/views/schedules.py",
         "app/views/test_schedules",
