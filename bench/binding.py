@@ -16,7 +16,7 @@ import multiprocessing.connection
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -43,7 +43,9 @@ def run() -> dict[str, float]:
     return {f"binding: gang of {pods:,}, ms of CPU per pod": measure(pods) for pods in GANGS}
 
 
-def measure(size: int, profile: str = "") -> float:
+def measure(size: int, profile: str = "", beside: Callable[[str, int, Pipe], None] | None = None) -> float:
+    """Milliseconds per pod. `beside`: what another process does meanwhile, with the state directory, the API
+    server's port, and a pipe on which it says that it is ready."""
     spawn = multiprocessing.get_context("spawn")
     gangs = -(-LEAST // size)
     seconds = 0.0
@@ -56,8 +58,13 @@ def measure(size: int, profile: str = "") -> float:
         scheduler = spawn.Process(
             target=_schedule, args=(directory, port, theirs, gangs, size, profile), daemon=True
         )
+        ready, theirs = spawn.Pipe()
+        other = spawn.Process(target=beside, args=(directory, port, theirs), daemon=True) if beside else None
         try:
             asyncio.run(_prepare(Path(directory), port))
+            if other is not None:
+                other.start()
+                assert ready.recv() == "ready"
             scheduler.start()
             assert scheduling.recv() == "leading"
             for number in range(gangs):
@@ -66,6 +73,9 @@ def measure(size: int, profile: str = "") -> float:
                 seconds = scheduling.recv()
             scheduler.join(30)
         finally:
+            if other is not None:
+                other.terminate()
+                other.join(10)
             if scheduler.is_alive():
                 scheduler.terminate()
             serving.send("stop")
@@ -118,7 +128,7 @@ def _schedule(directory: str, port: int, pipe: Pipe, gangs: int, size: int, prof
 
     async def schedule() -> None:
         profiler = cProfile.Profile(time.process_time) if profile else None
-        client = _Measured(_connection(Path(directory), port), size, profiler)
+        client = _Measured(connection(Path(directory), port), size, profiler)
         leading = asyncio.Event()
         informers = Informers(client)
         watching = asyncio.create_task(informers.run())
@@ -148,7 +158,7 @@ def _schedule(directory: str, port: int, pipe: Pipe, gangs: int, size: int, prof
         runner.run(schedule())
 
 
-def _connection(home: Path, port: int) -> Connection:
+def connection(home: Path, port: int) -> Connection:
     headers = {"Authorization": f"Bearer {credentials.token_file(home).read_text()}"}
     return Connection(f"https://127.0.0.1:{port}", credentials.client_context(home), lambda: headers)
 
@@ -156,7 +166,7 @@ def _connection(home: Path, port: int) -> Connection:
 async def _prepare(home: Path, port: int) -> None:
     """Nodes that have room for every gang."""
     capacity = {"cpu": "1000", "memory": "1000Gi", "pods": "200"}
-    client = HttpClient(_connection(home, port))
+    client = HttpClient(connection(home, port))
     for number in range(NODES):
         status = {"allocatable": capacity, "conditions": [{"type": "Ready", "status": "True"}]}
         node = {
@@ -170,7 +180,7 @@ async def _prepare(home: Path, port: int) -> None:
 
 
 async def _load(home: Path, port: int, gang: str, size: int) -> None:
-    client = HttpClient(_connection(home, port))
+    client = HttpClient(connection(home, port))
     group = {
         "apiVersion": kinds.POD_GROUP_X.api_version,
         "kind": "PodGroup",
