@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -27,7 +28,7 @@ from muster.dashboard import cluster as dashboard
 from muster.dashboard.access import HEADERS, Access, Viewer
 from muster.dashboard.changes import Change, Refused
 from muster.dashboard.overview import ORDERS
-from muster.dashboard.pages import FEWEST, HERE, Pages, Sources, gathered
+from muster.dashboard.pages import FEWEST, HERE, Pages, Sources, _coming, gathered
 from muster.dashboard.replays import Replays
 from muster.dashboard.server import MAIN, Once, application
 from muster.dashboard.work import PLAN, REPLAY
@@ -633,6 +634,32 @@ async def test_a_plan_is_asked_for_by_a_page_of_this_browser(browser: Browser) -
     assert (await proposed(browser, PROPOSED, origin="http://evil.example")).status in (403, 421)
     assert (await browser.send("/plan", urlencode({"objects": PROPOSED}))).status == 403
     assert (await browser.send("/plan", b"objects=" + b"x" * (1 << 20))).status == 400
+
+
+async def test_a_queue_that_uses_more_than_its_share_says_by_how_much(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In words: a colour alone says it to few."""
+    bar = {"resource": "cpu", "used": 3000.0, "entitled": 1000.0, "cap": None, "whole": 4000}
+    row = {"view": SimpleNamespace(name="q", depth=0, notes=[]), "front": [], "waiting": 0}
+    monkeypatch.setattr("muster.dashboard.room.queues", lambda moment: {"rows": [row | {"bars": [bar]}]})
+    assert "3 of 1, <b>borrows 2</b>" in (await browser.get("/queues")).text
+    bar["used"] = 1000.0
+    assert "borrows" not in (await browser.get("/queues")).text
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("1970-01-01T00:02:05.5Z", "00:02:05 UTC, in 2:05 min"),
+        ("1970-01-02T00:00:00Z", "1970-01-02 00:00:00 UTC, in 24:00 h"),
+        (None, "not known"),
+        ("<b>", "<b>"),
+        (["x"], "['x']"),
+    ],
+)
+def test_an_expected_start_says_when_and_in_how_long(at: object, said: str) -> None:
+    assert _coming(at, 0.0) == said
 
 
 async def test_whether_changes_may_be_followed_is_answered_at_once(browser: Browser) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,6 +21,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from muster.api import times
 from muster.api.base import Object
 from muster.api.quantity import show
 from muster.api.rates import Rates, money
@@ -93,6 +94,7 @@ class Pages:
         )
         self._templates.filters |= {"age": _age, "clock": _clock, "amount": show, "share": drawing.share}
         self._templates.filters |= {"ahead": _ahead, "told": _told, "ago": _ago, "drawn": _drawn}
+        self._templates.filters |= {"coming": _coming}
         self._templates.globals |= {
             "hue": drawing.hue,
             "WIDTH": drawing.WIDTH,
@@ -385,6 +387,18 @@ def _age(since: datetime | None, now: float) -> str:
 
 def _ago(at: float, now: float) -> str:
     return drawing.duration(now - at)
+
+
+def _coming(at: object, now: float) -> str:
+    """When an expected start is, and in how long: `14:05:09 UTC, in 27:10 min`."""
+    try:
+        time = times.read(str(at)) if at else None
+    except ValueError:
+        return str(at)
+    if time is None:
+        return "not known"
+    day = "" if time.date() == datetime.fromtimestamp(now, UTC).date() else f"{time:%Y-%m-%d} "
+    return f"{day}{time:%H:%M:%S} UTC, {_ahead(max(time.timestamp() - now, 0.0))}"
 
 
 def _drawn(picture: str) -> Markup:

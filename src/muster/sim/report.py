@@ -97,8 +97,9 @@ def compared(first: Report, second: Report, resource: str) -> list[tuple[str, st
         if before is None and after is None:
             continue
         size, unit = scale(UNITS[name], max(before or 0.0, after or 0.0), resource)
-        change = "" if not before or after is None else f"{(after - before) / before:+.1%}"
-        rows.append((name, _number(before, size), _number(after, size), unit, change.replace("%", " %")))
+        change = "" if not before or after is None else f"{(after - before) / before:+.1%}".replace("%", " %")
+        change = "same" if before == after else change
+        rows.append((name, _number(before, size), _number(after, size), unit, change))
     return rows
 
 
