@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[1]
 CHART = ROOT / "charts/muster"
 #: What the chart sets itself.
 OWN = {"apiVersion", "kind", "lease", "listen"}
+#: Statuses of objects that are not muster's, which other programs act on.
+OF_OTHERS = {"pods/status", "resourceclaims/status"}
 DAEMONS = [("scheduler", SchedulerSettings), ("controllers", ControllersSettings)]
 
 
@@ -116,7 +118,7 @@ def test_what_muster_may_patch_whole_is_confined_to_fields() -> None:
         if "patch" in rule["verbs"]
         for group in rule["apiGroups"]
         for what in rule["resources"]
-        if group != "muster.dev" and (what == "pods/status" or not what.endswith("/status"))
+        if group != "muster.dev" and (what in OF_OTHERS or not what.endswith(("/status", "/binding")))
     }
     assert ("scheduling.volcano.sh", "podgroups") in patched
     assert patched <= confined
