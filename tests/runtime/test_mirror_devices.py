@@ -338,3 +338,13 @@ def test_pods_of_one_job_whose_claims_differ_are_refused(seen: Seen) -> None:
     seen.drain()
     gate = seen.gate("job")
     assert gate is None or "different devices" not in gate.message
+
+
+def test_while_claims_may_not_be_listed_no_device_is_free(seen: Seen) -> None:
+    counts = []
+    for blind in (False, True, False):
+        seen.mirror.devices.blind = blind
+        seen.drain()
+        counts.append(len(seen.devices["n0"].devices))
+        assert blind == ("may not list resourceclaims" in seen.hints.get("deviceclass/gpu", ""))
+    assert counts == [4, 0, 4]

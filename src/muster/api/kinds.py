@@ -244,7 +244,7 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
 #: Those of them that muster need not be allowed to list; it then assumes that no objects exist.
 HIDDEN: Final[tuple[Kind[Any], ...]] = (
     *(LIMIT_RANGE, RUNTIME_CLASS),
-    *(DEVICE_CLASS, RESOURCE_SLICE, RESOURCE_CLAIM),
+    *(DEVICE_CLASS, RESOURCE_SLICE, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE),
     *ADMITTING,
 )
 

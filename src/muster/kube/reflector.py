@@ -95,7 +95,8 @@ class Reflector(Generic[R]):
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
         self._tolerated, self._unread, self._streaming = tolerated, unread, streaming
-        self._off = False  # whether the last answer was a tolerated one
+        #: whether the last answer was a tolerated one, so that it is not known what exists
+        self.off = False
         #: seconds between the first and the last of the refusals since anything was read
         self.refused_for = 0.0
         self._refused_since: float | None = None
@@ -157,7 +158,7 @@ class Reflector(Generic[R]):
                 continue
             failures += 1
             delay = max(asked, back_off(BACK_OFF, failures - 1))
-            if self._off:
+            if self.off:
                 delay = max(asked, min(delay, LOOK_AGAIN))
             elif why != self._told:
                 self._told = why
@@ -194,8 +195,8 @@ class Reflector(Generic[R]):
 
     def _turn_off(self, level: int, why: str) -> None:
         """Goes on without the kind: nothing waits for it, and it is read as soon as the server has it."""
-        if not self._off:
-            self._off = True
+        if not self.off:
+            self.off = True
             log.log(level, "%s are off, as the cluster does not show them: %s", self._called, why)
         self.synced.set()
 
@@ -273,8 +274,8 @@ class Reflector(Generic[R]):
 
     def _progress(self, resource_version: str) -> None:
         self._unread = ()
-        if self._off:  # also after a watch that goes on: while the kind is off, no failure of it is logged
-            self._off = False
+        if self.off:  # also after a watch that goes on: while the kind is off, no failure of it is logged
+            self.off = False
             log.info("%s can be read now", self._called)
         if self._told:
             self._told = ""

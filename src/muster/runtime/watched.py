@@ -88,6 +88,7 @@ class WatchedMirror(Mirror):
 
     def drain(self, now: float) -> Changes:
         self.changed.clear()
+        self.devices.blind = self._informers[kinds.RESOURCE_CLAIM].off
         changes = super().drain(now)
         if self.devices.asks:
             self.asks.set()

@@ -19,6 +19,8 @@ from tests.translate.devices.test_devices import a_class, a_slice
 class Nobody:
     """Informers without objects."""
 
+    off = False
+
     def __getitem__(self, kind: object) -> "Nobody":
         return self
 

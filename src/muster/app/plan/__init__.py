@@ -67,7 +67,11 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     for kind in cluster.hidden:
         if kind in (kinds.DEVICE_CLASS, kinds.RESOURCE_SLICE):
             notes.append(f"{kind.plural} may not be listed; which resources are devices is not said")
-        elif kind not in (*kinds.FOREIGN, kinds.RESOURCE_CLAIM):  # no decision depends on claims yet
+        elif kind is kinds.RESOURCE_CLAIM:
+            notes.append(f"{kind.plural} may not be listed; devices count as free that claims have")
+        elif kind is kinds.RESOURCE_CLAIM_TEMPLATE:
+            notes.append(f"{kind.plural} may not be listed; jobs that name one wait for it")
+        elif kind not in kinds.FOREIGN:
             notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
     if others := [f"{kind.plural}.{kind.group}" for kind in cluster.hidden if kind in kinds.FOREIGN]:
         notes.append(f"{', '.join(others)} of other schedulers may not be listed, and do not count")

@@ -7,13 +7,19 @@ nodes have, and which claims pods. `hints` says which resources exist as devices
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Final
 
 from muster.api.base import Resource
 from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from muster.core.words.devices import DeviceId, DeviceKindChanged, DeviceKindRemoved, DevicesChanged
+from muster.core.words.devices import (
+    DeviceId,
+    DeviceKindChanged,
+    DeviceKindRemoved,
+    DevicesChanged,
+)
 from muster.core.words.events import OutOfReach
 from muster.translate.devices.asks import Asks
-from muster.translate.devices.counted import counted_as
+from muster.translate.devices.counted import counted_as, resource_of
 from muster.translate.devices.hints import Hints
 from muster.translate.devices.holders import Holders
 from muster.translate.devices.inventory import Inventory
@@ -21,6 +27,10 @@ from muster.translate.devices.kinds import Wanted
 from muster.translate.devices.pods import add_class
 from muster.translate.devices.pools import Pools
 from muster.translate.devices.selectors import Facts
+
+_BLIND: Final = (
+    "muster's role may not list resourceclaims.resource.k8s.io, so it is not known which devices are free"
+)
 
 
 class Devices:
@@ -37,6 +47,8 @@ class Devices:
         self._stale = False
         #: whether claims that were read before may be read otherwise now
         self.reread = False
+        #: whether it is not known which claims there are: then no device is known to be free
+        self.blind = False
 
     def change(self, old: Resource | None, new: Resource | None) -> None:
         """Takes in an object: `old` is None for a new one, `new` for one that is gone."""
@@ -69,10 +81,15 @@ class Devices:
         if self._stale or self._claims.changed:
             self._stale = self._claims.changed = False
             self._inventory.want(self._wanted())
-        if (event := self._hints.event(changed, self._inventory.kinds.pending, self._faults())) is not None:
+        pending, faults = self._inventory.kinds.pending, self._faults()
+        if self.blind:
+            counted = counted_as(self._classes.values())
+            named = sorted({resource_of(name, counted) for name in self._classes})
+            pending, faults = frozenset(), {**faults, **dict.fromkeys(named, _BLIND)}
+        if (event := self._hints.event(changed, pending, faults)) is not None:
             yield event
         if self._classes or self._inventory.known:
-            yield from self._inventory.events(none=not self._classes)
+            yield from self._inventory.events(none=self.blind or not self._classes)
 
     def holders(self, device: DeviceId) -> Sequence[str]:
         """Returns the claims that have a device, as `namespace/name`."""
