@@ -75,6 +75,11 @@ def chart(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Char
     return made
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _chart_first(chart: Chart) -> None:
+    """Helm takes over no definitions that a test has made: in no order of the tests is one made before."""
+
+
 @dataclass
 class Cluster:
     """The API server, and processes of muster that work on it."""
