@@ -361,7 +361,7 @@ def a_rack_beyond_the_share() -> tuple[Config, list[Event], list[Step]]:
 @example(taken_by_a_search_beside_a_reservation())
 @example(a_rack_beyond_the_cap())
 @example(a_rack_beyond_the_share())
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Step]]) -> None:
     story = Story(*drawn)
     held_back = {d.gang for d in story.decisions if isinstance(d, Wait)}

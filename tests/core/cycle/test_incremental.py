@@ -193,7 +193,7 @@ def bound(core: Scheduler, assign: Assign, at: float) -> list[PodsBound]:
     st.booleans(),
 )
 @example(610, Backfill.EASY, False)  # a victim's share of a GPU, and it would end before the promised time
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_it_makes_no_difference(seed: int, backfill: Backfill, shortest_first: bool) -> None:
     config = Config(explain=False, backfill=backfill, drain_after=9.0, shortest_first=shortest_first)
     story = Story(seed, config)
