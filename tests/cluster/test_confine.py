@@ -17,13 +17,14 @@ import yaml
 from muster.api import groups
 from muster.api.base import Kind, Object
 from muster.api.elastic_quota import PARENT, RUNTIME
-from muster.api.kinds import ELASTIC_QUOTA, JOB, POD
+from muster.api.kinds import ELASTIC_QUOTA, JOB, POD, RESOURCE_CLAIM
+from muster.api.pod_claims import DELETE_PROTECTION
 from muster.controllers import podgroup
 from muster.controllers.podgroup.observed import Observed
 from muster.kube import config
-from muster.kube.errors import Forbidden
+from muster.kube.errors import Forbidden, Invalid
 from muster.kube.http import HttpClient
-from muster.names import ADMISSION, BELOW_MINIMUM, CHECKPOINT_REQUESTED, EPOCH, PREEMPTED, PRIORITY
+from muster.names import ADMISSION, BELOW_MINIMUM, CHECKPOINT_REQUESTED, EPOCH, PLAN, PREEMPTED, PRIORITY
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
 
@@ -130,6 +131,40 @@ async def test_a_stolen_token_changes_nothing_else(thief: Thief) -> None:
     for status in ({"phase": "Succeeded"}, {"podIP": "192.0.2.1"}, {"message": "x"}):
         with pytest.raises(Forbidden, match="muster does not change status"):
             await thief.patch(POD, "mine", {"status": status}, "status")
+
+
+async def test_a_stolen_token_changes_of_claims_only_what_muster_does(cluster: Cluster, thief: Thief) -> None:
+    asked = {"name": "gpu", "exactly": {"deviceClassName": "none"}}
+    metadata = {"name": "claim", "finalizers": ["example.com/x"]}
+    body = {"metadata": metadata, "spec": {"devices": {"requests": [asked]}}}
+    await cluster.client.create(RESOURCE_CLAIM, "default", body)
+    both = ["example.com/x", DELETE_PROTECTION]
+    result = {"request": "gpu", "driver": "d.example.com", "pool": "p", "device": "g"}
+    given = {"allocation": {"devices": {"results": [result]}}}
+    identity = {key: result[key] for key in ("driver", "pool", "device")}
+    try:
+        for forged, wrong in (
+            ({"metadata": {"finalizers": None}}, "no finalizer of a claim but delete-protection"),
+            ({"metadata": {"labels": {"a": "b"}}}, "metadata.labels"),
+            (annotated("example.com/x"), "annotations.example.com/x"),
+        ):
+            with pytest.raises(Forbidden, match=wrong):
+                await thief.patch(RESOURCE_CLAIM, "claim", forged)
+        marked = {"finalizers": both, "annotations": {PLAN: "1.1/w/0", EPOCH: "1"}}
+        await thief.patch(RESOURCE_CLAIM, "claim", {"metadata": marked})
+        await thief.patch(RESOURCE_CLAIM, "claim", {"status": given}, "status")
+        with pytest.raises((Forbidden, Invalid), match=r"reports no devices|changing status\.devices"):
+            await thief.patch(RESOURCE_CLAIM, "claim", {"status": {"devices": [identity]}}, "status")
+        await cluster.client.patch(
+            RESOURCE_CLAIM, "default", "claim", {"status": {"devices": [identity]}}, subresource="status"
+        )
+        await thief.patch(RESOURCE_CLAIM, "claim", {"status": {"allocation": None}}, "status")
+        await thief.patch(
+            RESOURCE_CLAIM, "claim", {"metadata": {"finalizers": both[:1], "annotations": {PLAN: None}}}
+        )
+    finally:
+        await cluster.client.patch(RESOURCE_CLAIM, "default", "claim", {"metadata": {"finalizers": None}})
+        await cluster.client.delete(RESOURCE_CLAIM, "default", "claim")
 
 
 async def test_a_stolen_token_deletes_and_creates_only_pods_of_muster(thief: Thief) -> None:
