@@ -972,7 +972,7 @@ FAULTS: Final = (
         "devices",
         "translate/devices/__init__.py",
         "translate/devices/test_devices",
-        ("devices without a class", "events(none=not self._classes)", "events()"),
+        ("devices without a class", "events(none=self.blind or not self._classes)", "events()"),
         (
             "a class that is gone is still asked",
             "            self._inventory.want(self._wanted())",
