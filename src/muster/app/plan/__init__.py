@@ -67,10 +67,10 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     for kind in cluster.hidden:
         if kind in (kinds.DEVICE_CLASS, kinds.RESOURCE_SLICE):
             notes.append(f"{kind.plural} may not be listed; which resources are devices is not said")
-        elif kind is kinds.RESOURCE_CLAIM:
-            notes.append(f"{kind.plural} may not be listed; devices count as free that claims have")
-        elif kind is kinds.RESOURCE_CLAIM_TEMPLATE:
-            notes.append(f"{kind.plural} may not be listed; jobs that name one wait for it")
+        elif kind in (kinds.RESOURCE_CLAIM, kinds.RESOURCE_CLAIM_TEMPLATE):
+            if any(name[0] is kinds.DEVICE_CLASS for name in cluster.items):
+                what = "count as free" if kind is kinds.RESOURCE_CLAIM else "are not found by jobs"
+                notes.append(f"{kind.plural} may not be listed; devices that they speak of {what}")
         elif kind not in kinds.FOREIGN:
             notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
     if others := [f"{kind.plural}.{kind.group}" for kind in cluster.hidden if kind in kinds.FOREIGN]:
