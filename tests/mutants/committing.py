@@ -52,7 +52,7 @@ FAULTS: Final = (
         "commit/ending.py",
         "    if freed := context.claims.to_free(None, all_=True):",
         "    if freed := ():",
-        ("tests/runtime/test_device_claims.py",),
+        _DEVICES,
     ),
     _fault(
         "claims are not fenced",

@@ -157,6 +157,13 @@ def test_what_is_written_next(case: tuple[str, tuple[GangView, list[str]]]) -> N
     assert [each for each in kinds_of(of) if "Gang" not in each or "plan" in each] == expected
 
 
+def test_devices_of_a_start_that_is_undone_are_freed_before_its_plan_is_closed() -> None:
+    of = seen(PODS, HELD, TWO, PLAN_OF_TWO)
+    assert of.group is not None
+    free_job = replace(of, group=replace(of.group, owner=None))
+    assert kinds_of(free_job, RetryState(giving_up="no devices")) == ["deallocate", "deallocate"]
+
+
 def test_devices_that_another_claim_has_are_lost() -> None:
     """At first the core chooses others; a second time in a row the start is given up."""
     running = msgspec.convert({"metadata": {"name": "p7", "namespace": "ns", "uid": "u7"}}, Pod)
