@@ -265,9 +265,11 @@ def test_a_submit_warns_of_resources_that_exist_as_devices_only(
     container["resources"] = {"limits": {"example.com/gpu": 1}}
     made = file(asking, embedded=embedded)
     target = Target() if embedded else Target("config")
-    for there in ([], [device_class(extended="example.com/gpu")]):
+    for there in ([], [device_class()]):
         with cluster(node("n")) as (client, _):
-            asyncio.run(client.create(kinds.RESOURCE_SLICE, "", resource_slice("s")))
+            asyncio.run(
+                client.create(kinds.RESOURCE_SLICE, "", resource_slice("s", driver="gpu.example.com"))
+            )
             for each in there:
                 asyncio.run(client.create(kinds.DEVICE_CLASS, "", each))
             client.reads.clear()
@@ -277,7 +279,7 @@ def test_a_submit_warns_of_resources_that_exist_as_devices_only(
             except Failure as error:
                 said = str(error)
             assert client.reads["ResourceSlice"] == len(there), "they may be many"
-            told = "DeviceClass gpu.nvidia.com has example.com/gpu as devices"
+            told = "write extendedResourceName: example.com/gpu into its DeviceClass"
             assert (told in (said if embedded else capsys.readouterr().err)) == bool(there)
 
 
