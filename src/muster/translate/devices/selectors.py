@@ -97,8 +97,25 @@ _USUAL: Final = re.compile(
     re.VERBOSE | re.ASCII,
 )
 #: An index: `["gpu.example.com"]`, `[?"gpu.example.com"]`.
-_INDEX: Final = re.compile(r"""\[\s*\??\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*\]""", re.DOTALL)
-_TEXTS: Final = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+_INDEX: Final = re.compile(r"""\[\s*(?:\?\s*)?("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*\]""", re.DOTALL)
+#: A text. One that nothing closes reaches to the end, so that a search takes as long as the expression is.
+_TEXTS: Final = re.compile(r""""(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?""", re.DOTALL)
+#: Where texts are empty, one whose quotes or backslashes mean something else: raw, of bytes, in three quotes.
+_OTHER_TEXTS: Final = re.compile(r'[rRbB]""|"{4}')
+
+
+def _without_texts(expression: str) -> str | None:
+    """Returns an expression with an empty text for each; None if it is not evident where its texts end."""
+    closed = True
+
+    def empty(match: re.Match[str]) -> str:
+        nonlocal closed
+        text = match[0]
+        closed &= len(text) > 1 and text[-1] == text[0]
+        return '""'
+
+    found = _TEXTS.sub(empty, expression)
+    return found if closed and _OTHER_TEXTS.search(found) is None else None
 
 
 @lru_cache(maxsize=4096)
@@ -107,26 +124,13 @@ def names(expression: str) -> frozenset[str] | None:
 
     Devices that differ in nothing else have the same answer, so a serial number rarely matters.
     """
+    if len(expression) > LONGEST or "//" in expression:
+        return None  # it is never evaluated, or a comment may have any quotes
     found = {each for match in _USUAL.finditer(expression) for each in match.group("asked", "name", "key")}
-    if "device" in _TEXTS.sub("", _USUAL.sub("", expression)):
+    rest = _without_texts(_USUAL.sub("", expression))
+    if rest is None or "device" in rest:
         return None  # bound to a name, looped over, compared as a whole
     return frozenset(filter(None, found))
-
-
-_DRIVER: Final = re.compile(r"""device\.driver\s*==\s*(?:"([^"\\]*)"|'([^'\\]*)')""")
-
-
-def driver(expression: str) -> str:
-    """Returns the driver whose devices alone an expression can select; "" if that is not evident."""
-    for match in _DRIVER.finditer(expression):
-        before = _TEXTS.sub("", expression[: match.start()]).strip()
-        after = _TEXTS.sub("", expression[match.end() :]).strip()
-        if "||" in before + after or "?" in before + after:
-            return ""
-        inside = any(before.count(one) != before.count(other) for one, other in ("()", "[]", "{}"))
-        if not inside and (not before or before.endswith("&&")) and (not after or after.startswith("&&")):
-            return match[1] or match[2] or ""
-    return ""
 
 
 class Expressions:
