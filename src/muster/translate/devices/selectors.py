@@ -99,7 +99,7 @@ _USUAL: Final = re.compile(
 #: An index: `["gpu.example.com"]`, `[?"gpu.example.com"]`.
 _INDEX: Final = re.compile(r"""\[\s*(?:\?\s*)?("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\s*\]""", re.DOTALL)
 #: A text. One that nothing closes reaches to the end, so that a search takes as long as the expression is.
-_TEXTS: Final = re.compile(r""""(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?""", re.DOTALL)
+_TEXTS: Final = re.compile(r""""(?:[^"\\]|\\.)*("?)|'(?:[^'\\]|\\.)*('?)""", re.DOTALL)
 #: Where texts are empty, one whose quotes or backslashes mean something else: raw, of bytes, in three quotes.
 _OTHER_TEXTS: Final = re.compile(r'[rRbB]""|"{4}')
 
@@ -110,8 +110,7 @@ def _without_texts(expression: str) -> str | None:
 
     def empty(match: re.Match[str]) -> str:
         nonlocal closed
-        text = match[0]
-        closed &= len(text) > 1 and text[-1] == text[0]
+        closed &= bool(match[1] or match[2])
         return '""'
 
     found = _TEXTS.sub(empty, expression)
