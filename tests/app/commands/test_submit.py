@@ -203,6 +203,9 @@ LAYERS: Object = {
         {"parentTopologyLayer": "Block", "topologyLayer": "NodeTopologyLayer"},
     ]
 }
+DEVICES: Object = {
+    "devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "g", "allocationMode": "All"}}]}
+}
 #: Per kind: what a file says first, and then. Everything else that the first says goes.
 EDITS: dict[Kind[Any], tuple[Object, Object]] = {
     kinds.JOBSET: ({"spec": {**JOBSET_SPEC, "ttlSecondsAfterFinished": 9}}, {"spec": JOBSET_SPEC}),
@@ -260,6 +263,18 @@ EDITS: dict[Kind[Any], tuple[Object, Object]] = {
     kinds.ELASTIC_QUOTA: (
         {"spec": {"min": {"cpu": 4, "memory": "1Gi"}, "max": {"cpu": "8"}}},
         {"spec": {"min": {"cpu": 4}}},
+    ),
+    kinds.DEVICE_CLASS: (
+        {"spec": {"extendedResourceName": "g.example/a", "selectors": [{"cel": {"expression": "true"}}]}},
+        {"spec": {"selectors": [{"cel": {"expression": "false"}}]}},
+    ),
+    kinds.RESOURCE_CLAIM: (
+        {"metadata": {"labels": {"a": "1"}}, "spec": DEVICES},
+        {"metadata": {"labels": {"b": "1"}}, "spec": DEVICES},
+    ),
+    kinds.RESOURCE_CLAIM_TEMPLATE: (
+        {"metadata": {"labels": {"a": "1"}}, "spec": {"spec": DEVICES}},
+        {"metadata": {"labels": {"b": "1"}}, "spec": {"spec": DEVICES}},
     ),
     kinds.NAMESPACE: (
         {"metadata": {"labels": {names_.GANG: "true"}}},
