@@ -1488,7 +1488,7 @@ FAULTS: Final = (
         "runtime/consent.py",
         "    if _namespaces(victim, group) == {plan.namespace}:",
         "    if True:",
-        ("tests/runtime/test_tenants.py",),
+        ("tests/runtime/test_consent.py", "tests/runtime/test_tenants.py"),
     ),
     Fault(
         "a claim that changes makes all pods of its gang be read again",

@@ -771,7 +771,8 @@ FAULTS: Final = (
         "names of jobs",
         "cli/steering.py",
         "cli/test_naming",
-        ("a job ended by a letter", "not matches.named or ", ""),
+        # either of the two suffices for a mere prefix
+        ("a job ended by a letter", " or not matches.named or not is_run_of(name, going[0])", ""),
         ("a job ended by a date", " or not is_run_of(name, going[0])", ""),
     ),
     *_faults(

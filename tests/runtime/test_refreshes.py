@@ -105,6 +105,32 @@ async def test_all_that_is_told_of_gangs_that_wait_shares_one_budget() -> None:
         assert codes == {"Fragmented"}, "the last is told in the end"
 
 
+@pytest.mark.looptime
+async def test_the_first_reason_of_a_gang_that_has_a_record_takes_no_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gang that stands gets a reason once it has more pods than there is room for."""
+    monkeypatch.setattr("muster.runtime.budget.BURST", 0.0)  # so no refresh is ever granted
+    cluster = Cluster()
+    async with running(cluster, nodes=2):
+        cluster.create(kinds.POD, pod("base", "3", nodeName="node-1"))
+        cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": "g"}, "spec": {"minMember": 1}})
+        labels = {groups.POD_GROUP.label: "g"}
+        cluster.create(kinds.POD, pod("g-0", "3", labels))
+        await asyncio.sleep(8)
+        (gang,) = await cluster.all(kinds.GANG)
+        assert (gang.status.phase, gang.status.reason) == ("Standing", None)
+        cluster.create(kinds.POD, pod("g-1", "3", labels))
+        await asyncio.sleep(3)
+        (gang,) = await cluster.all(kinds.GANG)
+        assert gang.status.phase == "Standing"
+        assert (first := gang.status.reason) is not None
+        cluster.create(kinds.POD, pod("last", "1", nodeName="node-1"))
+        await asyncio.sleep(8)
+        (gang,) = await cluster.all(kinds.GANG)
+        assert gang.status.reason == first, "other figures wait for a turn"
+
+
 @given(st.lists(st.tuples(st.floats(0, 3), st.sampled_from(list(Writer))), max_size=300))
 def test_writers_that_ask_get_their_turns_within_the_rate(asked: list[tuple[float, Writer]]) -> None:
     budget, now, granted = WriteBudget(), 1000.0, list[float]()

@@ -250,11 +250,17 @@ class Hostile:
         """A Gang or a GangPlan as if muster had written it: it ends, binds and counts pods of `ours`."""
         pods = [pod for pod in self._in(OURS, kinds.POD) if pod.spec.node_name]
         refs = tuple(PodRef(OURS, pod.metadata.name, PodId(pod.metadata.uid)) for pod in pods[:3])
-        record = f"podgroup-{self._name()}"
         victim = VictimRef(GangId(f"{OURS}/{self._name()}"), None, refs, self._choose.random() < 0.5)
-        gang = GangId(f"{self._choose.choice([OURS, THEIRS])}/{self._name()}")
-        places = {Place("pods-00000000", 0): NodeName("ours-0")}
-        plan = PlacementPlan(gang, record, THEIRS, self._choose.choice([1, 9]), 1, places, victims=(victim,))
+        own, epoch = self._in(THEIRS, kinds.GANG), self._choose.choice([1, 9])
+        if own and self._choose.random() < 0.7:  # right but for its victim
+            gang = self._choose.choice(own)
+            record, name = gang.metadata.name, f"{THEIRS}/{gang.metadata.name.partition('-')[2]}"
+            asked = [Place(each.name, i) for each in gang.spec.pod_sets for i in range(each.count)]
+            places = dict.fromkeys(asked, NodeName("theirs-0"))
+        else:
+            record, name = f"podgroup-{self._name()}", f"{self._choose.choice([OURS, THEIRS])}/{self._name()}"
+            places = {Place("pods-00000000", 0): NodeName("ours-0")}
+        plan = PlacementPlan(GangId(name), record, THEIRS, epoch, 1, places, victims=(victim,))
         if self._choose.random() < 0.5:
             self._put(kinds.GANG_PLAN, encode(plan))
             return

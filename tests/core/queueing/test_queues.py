@@ -33,7 +33,7 @@ from muster.core.words.gang import (
 )
 from muster.core.world.queues.reclaim import may_reclaim
 from muster.names import GPU_SHARE
-from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape, waits
+from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape, waits, where
 
 ONE = shape(gpu=1)
 
@@ -535,12 +535,13 @@ class TestReclaim:
 def test_an_elastic_gang_that_is_cut_to_its_share_keeps_its_constraints() -> None:
     mine = Requirement("app", Operator.IN, ("x",))
     alone = replace(ONE, pod_anti_affinity=(PodTerm("host", (mine,), None),))
-    pods = PodSet("main", alone, 4, 1, (("app", "x"),))
-    asked = replace(gang("x", pods, minimum=1), namespace="ns")
-    muster = cluster(queue("q", capability=gpus(3)), GangSubmitted(replace(asked, queue="q")), nodes=0)
-    for name in "ab":
+    pods = PodSet("main", alone, 4, 2, (("app", "x"),))
+    asked = replace(gang("x", pods, minimum=2), namespace="ns")
+    muster = cluster(queue("q", capability=gpus(2)), GangSubmitted(replace(asked, queue="q")), nodes=0)
+    for name in "abcd":
         muster.apply(node(name, labels={"host": name}))
-    assert started(muster) == {"x": 2}, "one to a node"
+    (assign,) = assigns(muster.decide(0.0))
+    assert where(assign) == ["a", "b"], "one to a node, each with room for all"
 
 
 def test_a_minimum_of_which_no_mix_of_pods_is_within_the_caps_is_refused() -> None:
