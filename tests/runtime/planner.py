@@ -51,8 +51,6 @@ class Planner:
     by_number: set[str] = field(default_factory=set)
     devices: dict[NodeName, list[DeviceId]] = field(default_factory=dict)
     promised: dict[GangId, dict[Place, DeviceId]] = field(default_factory=dict)
-    #: devices that claims of planned places have already
-    found: dict[GangId, dict[Place, DeviceId]] = field(default_factory=dict)
     #: what claims have, and the pods for which they are reserved
     allocated: Callable[[], Iterable[tuple[DeviceId, list[PodId]]]] = lambda: ()
 
@@ -72,7 +70,7 @@ class Planner:
                     del self.back_off[gang.id]
                 self.gangs[gang.id] = gang
             case GangRemoved(gang_id):
-                for of in (self.gangs, self.holds, self.planned, self.retired, self.told, self.found):
+                for of in (self.gangs, self.holds, self.planned, self.retired, self.told):
                     of.pop(gang_id, None)
             case PodsBound(bound, _, _, gang_of):
                 self.pods.update(dict.fromkeys(bound, event))
@@ -84,9 +82,8 @@ class Planner:
                     self.pods.pop(pod, None)
             case PlacesRetired(gang_id, places):
                 self.retired[gang_id] = places
-            case PlanFound(gang_id, nodes, _, claims):
+            case PlanFound(gang_id, nodes):
                 self.planned[gang_id] = dict(nodes)
-                self.found[gang_id] = {place: has[0].devices[0][1] for place, has in claims.items()}
             case PlacesLost(gang_id, places, excluded, until):
                 for place in places:
                     self.holds.get(gang_id, {}).pop(place, None)
@@ -95,14 +92,13 @@ class Planner:
                 self.failed.append(message)
                 self.holds.pop(gang_id, None)
                 self.planned.pop(gang_id, None)
-                self.found.pop(gang_id, None)
                 self.back_off[gang_id] = until
 
     def decide(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
         self.back_off = {gang: until for gang, until in self.back_off.items() if until > now}
         for gang in sorted(self.gangs.values(), key=lambda gang: (gang.id not in self.preempts, gang.id)):
-            if gang.gate is not None and "dynamic resource allocation" not in gang.gate.message:
+            if gang.gate is not None:
                 decisions += self._wait(gang, gang.gate.code, gang.gate.message)
             elif gang.id not in self.back_off:
                 decisions += self._place(gang, now)
@@ -143,7 +139,6 @@ class Planner:
     def _hold(self, gang: Gang, found: dict[Place, NodeName]) -> Assign:
         self.holds[gang.id].update(found)
         self.planned.pop(gang.id, None)
-        self.found.pop(gang.id, None)
         self.told.pop(gang.id, None)
         if gang.id not in self.claiming:
             return Assign(gang.id, dict(found))
@@ -172,9 +167,8 @@ class Planner:
         planned = self.planned.get(gang.id, {})
         for place in sorted(vacant, key=lambda place: (place not in planned, place)):
             first = [planned[place]] if place in planned else []
-            own = self.found.get(gang.id, {}).get(place)
             for node in [*first, *free]:
-                has = [own] if own is not None and first == [node] else devices.get(node)
+                has = devices.get(node)
                 if free.get(node, 0) > 0 and (gang.id not in self.claiming or has):
                     found[place] = node
                     free[node] -= 1
@@ -185,9 +179,10 @@ class Planner:
         return found
 
     def _free_devices(self, without: GangId | None) -> dict[NodeName, list[DeviceId]]:
-        """Devices that no claim has and no place was promised, but for those of `without`."""
+        """Devices that no pod on a node has and no place was promised, but for those of `without`."""
         leaving = {pod for pod, bound in self.pods.items() if without is not None and bound.gang == without}
-        taken = {device for device, pods in self.allocated() if not leaving.issuperset(pods) or not pods}
+        known = self.pods.keys() - leaving
+        taken = {device for device, pods in self.allocated() if not known.isdisjoint(pods) or not pods}
         for of, places in self.promised.items():
             if of != without:
                 taken |= {device for place, device in places.items() if place in self.holds.get(of, {})}

@@ -8,6 +8,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.resource_v1 import ResourceClaim
+from muster.core.cycle import Scheduler
 from muster.kube.errors import Forbidden
 from muster.names import PLAN
 from tests.runtime.model import Cluster, Kind, Running
@@ -212,3 +213,22 @@ def test_devices_of_a_start_that_fails_are_free_again(kind: Kind) -> None:
     leader.stop()
     assert start.cluster.bound("main") == 0
     assert freed > 10
+
+
+@pytest.mark.parametrize("kind", [pytest.param("job", marks=pytest.mark.full), "bare"])
+def test_a_leader_with_musters_own_core_dies_after_any_write(kind: Kind) -> None:
+    """There are as many devices as pods: one that is left with a claim would keep the gang from starting."""
+    i, more = 0, True
+    while more:
+        start = Start(kind, (1, 0))
+        first = Running(start.cluster, 2, core=Scheduler())
+        more = first.quiesce(writes=i)
+        first.stop()
+        start.cluster.server.time += 20.0
+        second = Running(start.cluster, 3, core=Scheduler())
+        second.quiesce()
+        second.stop()
+        assert start.cluster.outcome("main", 2) == "whole"
+        assert start.held() == ["a/0", "c/0"]
+        assert not start.cluster.plans()
+        i += 1

@@ -21,7 +21,6 @@ from muster.runtime.commit.devices import DeviceClaims
 from muster.runtime.commit.places import Places
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import GangView, RetryState
-from muster.runtime.plan_record import plan_found
 from tests.runtime.test_commit import LIMITS, A, group, kinds_of, place, plan, view
 
 GPU, OTHER = DeviceId("d/pool/a/gpu-0"), DeviceId("d/pool/a/gpu-1")
@@ -166,7 +165,7 @@ def test_devices_of_a_start_that_is_undone_are_freed_before_its_plan_is_closed()
 
 def test_devices_that_another_claim_has_are_lost() -> None:
     """At first the core chooses others; a second time in a row the start is given up."""
-    running = msgspec.convert({"metadata": {"name": "p7", "namespace": "ns", "uid": "u7"}}, Pod)
+    running = pod(7, node="a")
     taken = claim("taken", 7, [GPU], [7])
     of = seen(PODS, [*FREE, taken], TWO, PLAN_OF_TWO, others=[running])
     first = step(of, RetryState(), 0.0, LIMITS)
@@ -268,13 +267,6 @@ def test_an_allocation_says_what_drivers_and_the_controller_of_taints_read() -> 
     assert write.mark == "1.1/w/0"
     del classes["l"]
     assert claims_of(of).unserved[place(0)] == ()
-
-
-def test_a_new_core_is_told_what_claims_of_a_plan_have() -> None:
-    of = seen(PODS, [HELD[0], FREE[1]], {})
-    assert of.group is not None
-    told = plan_found(of.id, PLAN_OF_TWO, of.find, of.group.members.ready)
-    assert told.claims == {place(0): (Allocation("gpu", (("r", GPU),)),)}
 
 
 def test_pods_on_nodes_and_those_without_claims_are_not_looked_at() -> None:

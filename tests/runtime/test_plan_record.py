@@ -213,7 +213,7 @@ def test_a_new_scheduler_knows_of_victims_that_are_still_there() -> None:
         VictimRef(GangId("ns/x"), None, (refs["x-0"],)),
     )
     recorded = replace(plan(1), victims=victims)
-    told = plan_found(GangId("ns/g"), recorded, lambda kind, key: there.get(key), {})
+    told = plan_found(GangId("ns/g"), recorded, lambda kind, key: there.get(key))
     assert told == PlanFound(
         GangId("ns/g"),
         recorded.nodes,

@@ -135,9 +135,8 @@ class Live:
         with self.lock:
             core, mirror = copied(self._core), self._mirror
             for gang in mirror.planned():
-                if (group := mirror.groups.get(gang)) is not None:
-                    plan = mirror.plans(gang)[-1]
-                    core.apply(plan_found(gang, plan, self._find, group.members.ready))
+                if gang in mirror.groups:
+                    core.apply(plan_found(gang, mirror.plans(gang)[-1], self._find))
         core.decide(now)
         return Decided(self, core)
 

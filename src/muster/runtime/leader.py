@@ -125,10 +125,8 @@ class Leader:
         self.committer.hold_back(self.fencing.unfenced)
         self.committer.adopt(self._now())
         for gang in self.mirror.planned():
-            group = self.mirror.groups.get(gang)
-            if group is not None and not self.committer.is_ending(gang):
-                plan = self.committer.recorded(gang)
-                self._tell([plan_found(gang, plan, self.mirror.find, group.members.ready)])
+            if gang in self.mirror.groups and not self.committer.is_ending(gang):
+                self._tell([plan_found(gang, self.committer.recorded(gang), self.mirror.find)])
 
     def turn(self) -> Iterator[tuple[GangId, Sequence[Write]]]:
         """1. Read what has changed. 2. Decide. 3. Visit each gang concerned, and yield its writes."""

@@ -22,18 +22,14 @@ from uuid import UUID
 
 import msgspec
 
-from muster.api import kinds, pod_claims
+from muster.api import kinds
 from muster.api.base import AnyKind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang, GangPlan, OpenPlan
-from muster.api.resource_v1 import ResourceClaim
 from muster.core.words.decisions import Victim
-from muster.core.words.devices import BY_NUMBER, Allocation, DeviceId
 from muster.core.words.events import PlanFound
 from muster.core.words.gang import MOST_PLACES, GangId, NodeName, Place, PodId
-from muster.names import PLAN
-from muster.translate.devices.by_number import name_of
 from muster.translate.pods import occupies
 
 #: Looks up the object of a kind with this key (`namespace/name`), as known now.
@@ -153,41 +149,17 @@ class RecreationPlan(_Header):
 Plan = PlacementPlan | RecreationPlan
 
 
-def plan_found(gang: GangId, plan: Plan, find: Find, waiting: Mapping[Place, Pod]) -> PlanFound:
-    """Returns the event that reports an open plan to a new core: its places, and its remaining victims.
-
-    `waiting`: pods that can fill places. What their claims have already belongs to the places.
-    """
+def plan_found(gang: GangId, plan: Plan, find: Find) -> PlanFound:
+    """Returns the event that reports an open plan to a new core: its places, and its remaining victims."""
     if isinstance(plan, RecreationPlan):
         return PlanFound(gang, {})
     victims = []
     for victim in plan.victims:
-        staying = frozenset(ref.uid for ref in victim.pods if occupying(ref, find) is not None)
-        if staying:
-            surplus = frozenset[PodId]() if victim.whole else staying
+        pods = frozenset(ref.uid for ref in victim.pods if occupying(ref, find) is not None)
+        if pods:
+            surplus = frozenset[PodId]() if victim.whole else pods
             victims.append(Victim(victim.gang, surplus, victim.work_lost, victim.reclaimed))
-    pods = ((place, waiting.get(place)) for place in plan.nodes)
-    allocated = {place: _allocated(pod, find) for place, pod in pods if pod is not None}
-    return PlanFound(gang, plan.nodes, tuple(victims), {place: of for place, of in allocated.items() if of})
-
-
-def _allocated(pod: Pod, find: Find) -> tuple[Allocation, ...]:
-    """Returns what those claims of a pod have that muster has allocated and reserved for it."""
-    found = []
-    for name, key in (*pod_claims.names(pod).items(), (BY_NUMBER, name_of(pod))):
-        claim = find(kinds.RESOURCE_CLAIM, f"{pod.metadata.namespace}/{key}")
-        if not isinstance(claim, ResourceClaim) or PLAN not in claim.metadata.annotations:
-            continue
-        if any(pod_claims.reserves(each, pod) for each in claim.status.reserved_for):
-            found.append(Allocation(name, devices_of(claim)))
-    return tuple(found)
-
-
-def devices_of(claim: ResourceClaim) -> tuple[tuple[str, DeviceId], ...]:
-    """Returns the devices that a claim has, each after the request that it is for."""
-    allocation = claim.status.allocation
-    results = allocation.devices.results if allocation is not None else ()
-    return tuple((each.request, DeviceId(f"{each.driver}/{each.pool}/{each.device}")) for each in results)
+    return PlanFound(gang, plan.nodes, tuple(victims))
 
 
 def occupying(ref: PodRef, find: Find) -> Pod | None:

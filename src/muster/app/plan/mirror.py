@@ -68,9 +68,8 @@ class SnapshotMirror:
         changes = self.mirror.drain(self.now).events
         while self.mirror.devices.asks and answered(self.mirror.devices):
             changes += self.mirror.drain(self.now).events
-        groups, plans = self.mirror.groups, self.mirror.plans
-        planned = ((gang, groups[gang].members.ready) for gang in self.mirror.planned() if gang in groups)
-        return [*changes, *(plan_found(gang, plans(gang)[-1], self._find, ready) for gang, ready in planned)]
+        planned = [gang for gang in self.mirror.planned() if gang in self.mirror.groups]
+        return [*changes, *(plan_found(gang, self.mirror.plans(gang)[-1], self._find) for gang in planned)]
 
     def _find(self, kind: AnyKind, key: str) -> Resource | None:
         namespace, _, name = key.rpartition("/")

@@ -1,12 +1,11 @@
 """Events for the core. Each event states a fact about now; repeating it changes nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from muster.core.words.decisions import Victim
 from muster.core.words.devices import (
-    Allocation,
     DeviceId,
     DeviceKindChanged,
     DeviceKindRemoved,
@@ -156,13 +155,12 @@ class PlanFound:
     """An open plan of an earlier leader: its unfilled places are held as it says, if they still fit.
 
     The scheduler answers with an `Assign` as usual; places that no longer fit are assigned again. `victims`
-    are leaving for it: whole gangs, or some of their pods. `claims`: what claims of its places have already.
+    are leaving for it: whole gangs, or some of their pods.
     """
 
     gang: GangId
     nodes: Mapping[Place, NodeName]
     victims: tuple[Victim, ...] = ()
-    claims: Mapping[Place, tuple[Allocation, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

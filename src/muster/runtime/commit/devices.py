@@ -31,7 +31,7 @@ from muster.effects import Allocate, Create, Deallocate, Delete, Patch
 from muster.names import PLAN
 from muster.runtime.commit.places import Places
 from muster.runtime.commit.view import GangView
-from muster.runtime.plan_record import PlacementPlan, devices_of, mark
+from muster.runtime.plan_record import PlacementPlan, mark
 from muster.translate.devices.by_number import Requests, claim_of, name_of, requests_of
 from muster.translate.group import Group
 from muster.translate.pods import live
@@ -65,7 +65,7 @@ class _Use(NamedTuple):
 
     @property
     def allocated(self) -> bool:
-        return frozenset(devices_of(self.claim)) == frozenset(self.wanted.devices)
+        return frozenset(_devices(self.claim)) == frozenset(self.wanted.devices)
 
     @property
     def reserved(self) -> bool:
@@ -119,6 +119,11 @@ class DeviceClaims:
     def served(self) -> int:
         """How many assigned pods have all their devices."""
         return len(self._assigned.keys() - self.unmade - self.unserved.keys()) if self._assigned else 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether devices of assigned places have to be freed by others first."""
+        return any(True for uses in self._uses for use in uses for _ in self._others(use))
 
     def to_free(self, plan: PlacementPlan | None, *, all_: bool = False) -> tuple[Deallocate, ...]:
         """Returns the writes that free claims of which no place is assigned the devices.
@@ -271,12 +276,16 @@ class DeviceClaims:
                     yield device, other
 
     def _is_leaving(self, claim: ResourceClaim) -> bool:
-        """Whether the claim controller is about to free the claim: no pod that it is reserved for goes on."""
-        namespace = claim.metadata.namespace
+        """Whether the claim is about to be freed: no pod that it is reserved for goes on, or has started.
+
+        Of pods that have not, muster has the claims: it frees those whose devices it has assigned elsewhere.
+        """
+        namespace, ours = claim.metadata.namespace, PLAN in claim.metadata.annotations
         for each in claim.status.reserved_for:
             found = self._view.find(kinds.POD, f"{namespace}/{each.name}")
             pod = found if isinstance(found, Pod) and found.metadata.uid == each.uid else None
-            if not pod_claims.is_of_pod(each) or (pod is not None and live(pod)):
+            stays = pod is not None and live(pod) and not (ours and not pod.spec.node_name)
+            if not pod_claims.is_of_pod(each) or stays:
                 return False
         return bool(claim.status.reserved_for) or claim.metadata.deletion_timestamp is not None
 
@@ -343,6 +352,13 @@ def _tell(use: _Use) -> Patch:
     return Patch(
         kinds.POD, meta.namespace, meta.name, body, "status", missing_ok=False, seen=meta.resource_version
     )
+
+
+def _devices(claim: ResourceClaim) -> tuple[tuple[str, DeviceId], ...]:
+    """Returns the devices that a claim has, each after the request that it is for."""
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return tuple((each.request, DeviceId(f"{each.driver}/{each.pool}/{each.device}")) for each in results)
 
 
 def _asked(claim: ResourceClaim) -> Iterator[tuple[str, DeviceAsked]]:

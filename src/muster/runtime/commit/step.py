@@ -22,7 +22,7 @@ from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import devices_lost, given_back, reconsidered, refusals
 from muster.runtime.commit.status import write_status
 from muster.runtime.commit.victims import end_victims, saves_until
-from muster.runtime.commit.view import GangView, Limits, RetryState, Step
+from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Step
 from muster.runtime.plan_record import PlacementPlan, RecreationPlan
 from muster.runtime.writes import delete_plan, resume
 from muster.translate.status import Phase
@@ -208,7 +208,8 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         if unmade := len(context.claims.unmade):
             last = f"; {unmade} wait for ResourceClaims to be made{last}"
         return give_up(context, plan, f"{bound} within {patience:.0f} s{last}")
-    return _woken(write_status(context), min(due, binding.excluded_until))
+    freed_at = now + limits.freeing if context.claims.waits else NEVER
+    return _woken(write_status(context), min(due, binding.excluded_until, freed_at))
 
 
 def _woken(reported: Step, at: float) -> Step:

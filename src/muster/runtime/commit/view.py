@@ -44,6 +44,8 @@ class Limits:
     refused: tuple[float, float] = (1.0, 28.0)
     #: how long a start that has begun waits for nodes once the core says that the rest does not fit
     unplaced: float = 1.0
+    #: how often it is looked whether the claims of other pods, which are leaving, have been freed
+    freeing: float = 0.5
     #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
     retry: tuple[float, float] = (0.2, 10.0)
     #: least time between two writes of a Gang's status that only report, between two that only count, and

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from muster.api.resource_v1 import ResourceClaim
 from muster.core.words.devices import DeviceId, DeviceKindChanged, DeviceKindRemoved, DevicesChanged
+from muster.names import PLAN
 from muster.translate.devices.kinds import Kinds, Wanted, devices_of, elsewhere
 from muster.translate.devices.pods import allocated
 from muster.translate.devices.pools import PoolKey, Slices
@@ -25,6 +26,8 @@ class Inventory:
         self._claims: dict[str, tuple[DeviceId, ...]] = {}
         self._reserved: dict[str, frozenset[str]] = {}
         self._of: dict[str, set[str]] = {}
+        #: claims that muster has allocated
+        self._ours: set[str] = set()
         #: uids of the pods on nodes that the core knows, of those that have claims
         self._bound: set[str] = set()
         #: by device, how many claims have it of which the core knows no pod; by claim, these devices
@@ -72,6 +75,8 @@ class Inventory:
             assert new is not None
             self._claims[key] = now
             uids = frozenset(each.uid for each in new.status.reserved_for)
+        ours = bool(now) and new is not None and PLAN in new.metadata.annotations
+        (self._ours.add if ours else self._ours.discard)(key)
         for uid in self._reserved.pop(key, frozenset()) - uids:
             self._of[uid].discard(key)
             if not self._of[uid]:
@@ -90,9 +95,14 @@ class Inventory:
                 self._recount(claim)
 
     def _recount(self, claim: str) -> None:
-        """Counts what a claim takes: nothing if only pods on nodes have it, whose devices the core knows."""
+        """Counts what a claim takes: nothing if only pods on nodes have it, whose devices the core knows.
+
+        Nor if muster has allocated it, and no pod on a node has it. Then a place that the core has assigned
+        has these devices, or a plan of an earlier leader does, or the claim is about to be freed.
+        """
         reserved = self._reserved.get(claim, frozenset())
         borne = bool(reserved) and reserved <= self._bound
+        borne = borne or (claim in self._ours and reserved.isdisjoint(self._bound))
         now, before = () if borne else self._claims.get(claim, ()), self._counted.pop(claim, ())
         if now:
             self._counted[claim] = now
