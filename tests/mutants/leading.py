@@ -179,4 +179,18 @@ FAULTS: Final = (
         "",
         ("tests/app/wiring/test_probes.py",),
     ),
+    _fault(
+        "a new leader decides plans before it knows which devices are selected",
+        "runtime/leader.py",
+        "        if not self._unanswered():",
+        "        if True:",
+        ("tests/runtime/test_device_claims.py",),
+    ),
+    _fault(
+        "to a new leader the devices of a plan's claims are in use",
+        "translate/devices/inventory.py",
+        "(claim in self._ours and reserved.isdisjoint(self._bound))",
+        "False",
+        ("tests/runtime/test_device_claims.py",),
+    ),
 )

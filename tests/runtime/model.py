@@ -536,7 +536,7 @@ class Running:
 
 async def _life(running: Running) -> None:
     leader = running.leader
-    while (found := leader.fences()) or not leader.fencing.complete:
+    while (found := leader.fences()) or not leader.ready():
         for fence in found:
             leader.fenced(await leader.write(fence))
         await Idle()

@@ -11,6 +11,7 @@ from muster.api.resource_v1 import ResourceClaim
 from muster.core.cycle import Scheduler
 from muster.kube.errors import Forbidden
 from muster.names import PLAN
+from muster.runtime.leader import ANSWERS
 from tests.runtime.model import Cluster, Kind, Running
 from tests.runtime.server import AnyKind, ServerClient
 
@@ -24,6 +25,7 @@ class Start:
     kind: Kind
     devices: tuple[int, int]
     cluster: Cluster = field(default_factory=Cluster)
+    by_number: bool = False
     fault: Callable[[str, AnyKind, str], tuple[Exception, bool] | None] = lambda verb, kind, key: None
 
     def __post_init__(self) -> None:
@@ -33,6 +35,7 @@ class Start:
         self.cluster.node("c", 1)
         self.cluster.devices("c", 1)
         self.cluster.claiming |= {"main", "next"}
+        self.cluster.by_number |= {"main"} if self.by_number else set()
         self.cluster.gang("main", 2, self.kind)
         self.cluster.settle()
 
@@ -232,3 +235,95 @@ def test_a_leader_with_musters_own_core_dies_after_any_write(kind: Kind) -> None
         assert start.held() == ["a/0", "c/0"]
         assert not start.cluster.plans()
         i += 1
+
+
+def selective(kind: Kind, *, by_number: bool = False) -> Start:
+    """There are as many devices as pods; an expression of the class selects them."""
+    start = Start(kind, (1, 0), by_number=by_number)
+    selectors = [{"cel": {"expression": "device.driver == 'd'"}}]
+    start.cluster.server.patch(kinds.DEVICE_CLASS, "gpus", {"spec": {"selectors": selectors}})
+    return start
+
+
+def answer(running: Running) -> None:
+    for expression, devices in running.mirror.devices.questions():
+        running.mirror.devices.tell(expression, devices, [True] * len(devices))
+    running.mirror.changed.set()
+
+
+def interrupted(start: Start, writes: int) -> bool:
+    """A leader with all answers makes so many writes; whether it would have made more."""
+    first = Running(start.cluster, 2, core=Scheduler())
+    first.take_over()
+    answer(first)
+    more = first.quiesce(writes=first.writes + writes)
+    first.stop()
+    return more
+
+
+@pytest.mark.parametrize("kind", [pytest.param("job", marks=pytest.mark.full), "remade"])
+def test_a_new_leader_decides_open_plans_once_it_knows_which_devices_are_selected(kind: Kind) -> None:
+    """The answer takes nearly as long as it may: no claim is freed, no pod made again.
+
+    Without an open plan it does not wait.
+    """
+    i, more, waited = 0, True, 0
+    while more:
+        start = selective(kind)
+        more = interrupted(start, i)
+        server, plans, held = start.cluster.server, start.cluster.plans(), start.held()
+        allocated = {each.key for each in start.claims() if each.status.allocation is not None}
+        pods = {pod.metadata.uid for pod in server.all(kinds.POD)} if held else set()
+        second, began, written = Running(start.cluster, 3, core=Scheduler()), server.time, len(server.log)
+        while server.time - began < ANSWERS - 0.25:
+            second.go()
+            start.cluster.settle()
+            second.look()
+            server.time += 0.25
+        assert second.leads == (not plans)
+        waited += bool(plans)
+        answer(second)
+        second.quiesce()
+        second.stop()
+        assert start.cluster.outcome("main", 2) == "whole"
+        assert start.held() == ["a/0", "c/0"]
+        assert pods <= {pod.metadata.uid for pod in server.all(kinds.POD)}
+        claims = [claim for _, key, claim in server.log[written:] if key in allocated]
+        assert all(isinstance(each, ResourceClaim) and each.status.allocation for each in claims)
+        i += 1
+    assert waited > 4
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+def test_a_new_leader_does_not_wait_for_answers_for_ever(by_number: bool) -> None:
+    start = selective("bare", by_number=by_number)
+    interrupted(start, 7 if by_number else 5)
+    assert start.held()
+    second, began = Running(start.cluster, 3, core=Scheduler()), start.cluster.server.time
+    second.quiesce()
+    assert second.leads
+    answer(second)
+    second.quiesce()
+    second.stop()
+    assert start.cluster.outcome("main", 2) == "whole"
+    assert start.cluster.server.time > began + ANSWERS
+
+
+def test_a_new_leader_does_not_wait_for_answers_that_its_plans_do_not_need() -> None:
+    """Another gang's claims ask by an expression that is never evaluated."""
+    start = Start("bare", (1, 0))
+    first = Running(start.cluster, 2, core=Scheduler())
+    first.quiesce(writes=6)
+    first.stop()
+    assert start.cluster.plans()
+    selectors = [{"cel": {"expression": "device.driver == 'e'"}}]
+    other = {"metadata": {"name": "others"}, "spec": {"selectors": selectors}}
+    start.cluster.server.create(kinds.DEVICE_CLASS, "", other)
+    second, now = Running(start.cluster, 3, core=Scheduler()), start.cluster.server.time
+    while not second.leads and second.mirror.changed.is_set():
+        second.go()
+        second.look()
+    second.stop()
+    assert second.mirror.devices.pending
+    assert second.leads
+    assert start.cluster.server.time == now

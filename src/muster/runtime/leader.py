@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from muster.core.words.decisions import Decision
 from muster.core.words.events import Event
-from muster.core.words.gang import GangId
+from muster.core.words.gang import GangId, Shape
 from muster.effects import Effect
 from muster.effects.execute import Outcome, execute
 from muster.journal import Began, Cycle, Recorder
@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 LONGEST_SLEEP: Final = 60.0
 #: Seconds between two retries of all that admission refused: some clusters rewrite their webhooks all day.
 READMITTED: Final = 5.0
+#: Most seconds for which a new leader waits for answers about devices before it decides open plans. It takes
+#: about one to start the process that answers. Longer than this, gangs without devices should not wait.
+ANSWERS: Final = 5.0
 #: Most writes under way at once. A busy API server divides its time among them, so those that only report
 #: have few slots, and these are their own.
 WRITES: Final = 64
@@ -103,6 +106,8 @@ class Leader:
         self.fencing = Fencing(mirror, term.epoch, term.seen)
         #: when what admission refused may be retried again because admission has changed
         self._readmits_at = 0.0
+        #: monotonic time until which the take-over waits for answers about devices; None = it does not wait
+        self._answered_by: float | None = None
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
         self._writing, self._reporting = asyncio.Semaphore(WRITES), asyncio.Semaphore(REPORTS)
@@ -120,8 +125,23 @@ class Leader:
         if isinstance(outcome.effect, Fence):
             self.fencing.learn(outcome.effect, outcome.error, self._now())
 
+    def ready(self) -> bool:
+        """Whether it may adopt: no object awaits its fence, and it is known which devices plans may use.
+
+        The core starts without answers to the expressions that select devices. If it decided a plan then,
+        the devices that its claims have would not fit, and the start would be undone.
+        """
+        if not self.fencing.complete:
+            return False
+        if not self._unanswered():
+            return True
+        if self._answered_by is None:
+            self._answered_by = self.clock.monotonic() + ANSWERS
+        return self.clock.monotonic() >= self._answered_by
+
     def adopt(self) -> None:
         """Takes over the open plans: reports them to the core and continues them."""
+        self._answered_by = None
         self.committer.hold_back(self.fencing.unfenced)
         self.committer.adopt(self._now())
         for gang in self.mirror.planned():
@@ -176,8 +196,17 @@ class Leader:
         timers = [self._core.wake_at(), self.committer.next_timer(), self.fencing.next()]
         if self.mirror.readmitted:
             timers.append(self._readmits_at)
+        if self._answered_by is not None:
+            timers.append(self._now() + self._answered_by - self.clock.monotonic())
         due = min((timer for timer in timers if timer is not None), default=float("inf"))
         return min(max(due - self._now(), 0.0), LONGEST_SLEEP)
+
+    def _unanswered(self) -> bool:
+        """Whether a gang with an open plan asks for devices whose expressions have not been evaluated yet."""
+        pending = self.mirror.devices.pending
+        planned = (self.mirror.groups.get(gang) for gang in self.mirror.planned()) if pending else ()
+        shapes = (each.shape for group in planned if group is not None for each in group.gang.pod_sets)
+        return any(not pending.isdisjoint(_answers(shape)) for shape in shapes)
 
     def _check(self) -> None:
         """Raises `Deposed` if the leader has been deposed, or cannot prove that it has not."""
@@ -222,3 +251,11 @@ class Leader:
 
     def _now(self) -> float:
         return self.clock.now().timestamp()
+
+
+def _answers(shape: Shape) -> Iterator[str]:
+    """Yields the answers about devices that a pod depends on; a resource may be one, if devices are."""
+    yield from (resource for resource, _ in shape.requests)
+    for request in (request for claim in shape.claims for request in claim.requests):
+        for one in request.alternatives:
+            yield from one.selectors

@@ -93,8 +93,11 @@ async def _lead(
 
 
 async def _take_over(leader: Leader) -> None:
-    """1. Fence what an earlier leader could still write to. 2. Await the effect. 3. Adopt its open plans."""
-    while (found := leader.fences()) or not leader.fencing.complete:
+    """1. Fence what an earlier leader could still write to. 2. Await the effect. 3. Adopt its open plans.
+
+    Before 3, answers about devices are awaited that these plans need, for a few seconds.
+    """
+    while (found := leader.fences()) or not leader.ready():
         for outcome in await asyncio.gather(*map(leader.write, found)):
             leader.fenced(outcome)
         await _sleep(leader, leader.idle())

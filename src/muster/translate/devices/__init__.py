@@ -81,12 +81,12 @@ class Devices:
         if self._stale or self._claims.changed:
             self._stale = self._claims.changed = False
             self._inventory.want(self._wanted())
-        pending, faults = self._inventory.kinds.pending, self._faults()
+        faults = self._faults()
         if self.blind:
             counted = counted_as(self._classes.values())
             named = sorted({resource_of(name, counted) for name in self._classes})
-            pending, faults = frozenset(), {**faults, **dict.fromkeys(named, _BLIND)}
-        if (event := self._hints.event(changed, pending, faults)) is not None:
+            faults = {**faults, **dict.fromkeys(named, _BLIND)}
+        if (event := self._hints.event(changed, self.pending, faults)) is not None:
             yield event
         if self._classes or self._inventory.known:
             yield from self._inventory.events(none=self.blind or not self._classes)
@@ -99,6 +99,11 @@ class Devices:
     def asks(self) -> bool:
         """Whether `questions` may have new ones."""
         return self._inventory.kinds.asks
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """The answers, as shapes of pods name them, whose expressions have not been evaluated yet."""
+        return frozenset() if self.blind else self._inventory.kinds.pending
 
     @property
     def stale(self) -> bool:
