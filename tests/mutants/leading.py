@@ -189,7 +189,7 @@ FAULTS: Final = (
     _fault(
         "to a new leader the devices of a plan's claims are in use",
         "translate/devices/inventory.py",
-        "(claim in self._ours and reserved.isdisjoint(self._bound))",
+        "(claim in self._ours and reserved <= self._spared)",
         "False",
         ("tests/runtime/test_device_claims.py",),
     ),

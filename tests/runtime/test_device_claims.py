@@ -327,3 +327,54 @@ def test_a_new_leader_does_not_wait_for_answers_that_its_plans_do_not_need() -> 
     assert second.mirror.devices.pending
     assert second.leads
     assert start.cluster.server.time == now
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+def test_a_device_of_a_claim_that_its_user_has_marked_is_given_to_no_other(reserved: bool) -> None:
+    """Neither by a leader that starts gangs, nor by one that takes over; another device is."""
+    start = Start("bare", (3, 0))
+    server = start.cluster.server
+    start.cluster.gang("evil", 1, "bare")
+    held: Object = {"allocation": allocation("a", "0")}
+    if reserved:
+        uid = server.read(kinds.POD, "default/evil").metadata.uid
+        held["reservedFor"] = [{"resource": "pods", "name": "evil", "uid": uid}]
+    claim: Object = {"metadata": {"name": "foreign", "annotations": {PLAN: "x"}}, "spec": CLAIM}
+    server.create(kinds.RESOURCE_CLAIM, "default", claim)
+    server.patch(kinds.RESOURCE_CLAIM, FOREIGN, {"status": held}, "status")
+    leader = Running(start.cluster, 2, core=Scheduler())
+    leader.take_over()
+    leader.quiesce(writes=leader.writes + 4)
+    leader.stop()
+    assert any(plan.gang == "default/main" for plan in start.cluster.plans())
+    leader = Running(start.cluster, 3, core=Scheduler())
+    leader.quiesce()
+    leader.stop()
+    assert start.cluster.outcome("main", 2) == "whole"
+    assert "a/0" not in start.held()
+    assert not start.cluster.plans()
+
+
+@pytest.mark.parametrize("kind", [pytest.param("job", marks=pytest.mark.full), "bare"])
+def test_claims_that_are_deleted_while_another_leader_takes_over_keep_no_gang_from_starting(
+    kind: Kind,
+) -> None:
+    """They are held by their finalizer, with their devices; there are others for the next gang."""
+    i, more, deleted = 0, True, 0
+    while more:
+        start = Start(kind, (2, 0))
+        first = Running(start.cluster, 2, core=Scheduler())
+        more = first.quiesce(writes=i)
+        first.stop()
+        for claim in start.claims() if not start.cluster.bound("main") else ():
+            if claim.status.allocation is not None:
+                start.cluster.server.delete(kinds.RESOURCE_CLAIM, claim.key)
+                deleted += 1
+        start.cluster.gang("next", 1, "bare")
+        second = Running(start.cluster, 3, core=Scheduler())
+        start.run(second, 300)
+        second.stop()
+        if start.cluster.bound("main") < 2:
+            assert start.cluster.bound("next") == 1, start.cluster.record("next")
+        i += 1
+    assert deleted > 2

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from muster.core.words.decisions import Decision
+from muster.core.words.decisions import Assign, Decision, Wait
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId, Shape
 from muster.effects import Effect
@@ -108,6 +108,8 @@ class Leader:
         self._readmits_at = 0.0
         #: monotonic time until which the take-over waits for answers about devices; None = it does not wait
         self._answered_by: float | None = None
+        #: gangs whose plans it has taken over and the core has not decided yet, with their waiting pods
+        self._undecided: dict[GangId, frozenset[str]] = {}
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
         self._writing, self._reporting = asyncio.Semaphore(WRITES), asyncio.Semaphore(REPORTS)
@@ -146,7 +148,11 @@ class Leader:
         self.committer.adopt(self._now())
         for gang in self.mirror.planned():
             if gang in self.mirror.groups and not self.committer.is_ending(gang):
+                ready = self.mirror.groups[gang].members.ready.values()
+                self._undecided[gang] = frozenset(pod.metadata.uid for pod in ready)
                 self._tell([plan_found(gang, self.committer.recorded(gang), self.mirror.find)])
+
+        self.mirror.devices.spare(frozenset().union(*self._undecided.values()))
 
     def turn(self) -> Iterator[tuple[GangId, Sequence[Write]]]:
         """1. Read what has changed. 2. Decide. 3. Visit each gang concerned, and yield its writes."""
@@ -242,6 +248,12 @@ class Leader:
             if self._journal is not None:
                 self._journal.write(now, decision)
             self.committer.decided(decision)
+            if isinstance(decision, Assign | Wait):
+                self._undecided.pop(decision.gang, None)
+        if self._undecided:
+            planned = {*self.mirror.planned()}
+            self._undecided = {gang: pods for gang, pods in self._undecided.items() if gang in planned}
+        self.mirror.devices.spare(frozenset().union(*self._undecided.values()))
 
     def _tell(self, events: Iterable[Event]) -> None:
         for event in events:

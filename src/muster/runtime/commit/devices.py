@@ -280,14 +280,15 @@ class DeviceClaims:
 
         Of pods that have not, muster has the claims: it frees those whose devices it has assigned elsewhere.
         """
-        namespace, ours = claim.metadata.namespace, PLAN in claim.metadata.annotations
+        namespace, deleting = claim.metadata.namespace, claim.metadata.deletion_timestamp is not None
+        ours = PLAN in claim.metadata.annotations and not deleting
         for each in claim.status.reserved_for:
             found = self._view.find(kinds.POD, f"{namespace}/{each.name}")
             pod = found if isinstance(found, Pod) and found.metadata.uid == each.uid else None
             stays = pod is not None and live(pod) and not (ours and not pod.spec.node_name)
             if not pod_claims.is_of_pod(each) or stays:
                 return False
-        return bool(claim.status.reserved_for) or claim.metadata.deletion_timestamp is not None
+        return bool(claim.status.reserved_for) or deleting
 
     @cached_property
     def _claims(self) -> Mapping[str, tuple[ResourceClaim, list[tuple[Place | None, Pod]]]]:

@@ -114,6 +114,14 @@ class Devices:
         """Takes in whether the core knows a pod on a node, which may have claims."""
         self._inventory.pod(uid, bound=bound)
 
+    def spare(self, uids: frozenset[str]) -> None:
+        """Counts as free what muster has allocated for these pods, and for no others any more.
+
+        Any user may write muster's mark on a claim. So a leader spares only waiting pods of plans that it
+        takes over, until their places are decided. From then on the core itself knows their devices.
+        """
+        self._inventory.spare(uids)
+
     def questions(self) -> Sequence[tuple[str, list[Facts]]]:
         """Returns expressions, and the devices of which it is not known whether they hold, each once.
 

@@ -26,8 +26,10 @@ class Inventory:
         self._claims: dict[str, tuple[DeviceId, ...]] = {}
         self._reserved: dict[str, frozenset[str]] = {}
         self._of: dict[str, set[str]] = {}
-        #: claims that muster has allocated
+        #: claims that muster has allocated, as far as they say, and that are not being deleted
         self._ours: set[str] = set()
+        #: uids of pods without a node whose places the core is about to decide again
+        self._spared = frozenset[str]()
         #: uids of the pods on nodes that the core knows, of those that have claims
         self._bound: set[str] = set()
         #: by device, how many claims have it of which the core knows no pod; by claim, these devices
@@ -75,7 +77,8 @@ class Inventory:
             assert new is not None
             self._claims[key] = now
             uids = frozenset(each.uid for each in new.status.reserved_for)
-        ours = bool(now) and new is not None and PLAN in new.metadata.annotations
+        meta = new.metadata if new is not None and now else None
+        ours = meta is not None and PLAN in meta.annotations and meta.deletion_timestamp is None
         (self._ours.add if ours else self._ours.discard)(key)
         for uid in self._reserved.pop(key, frozenset()) - uids:
             self._of[uid].discard(key)
@@ -94,15 +97,20 @@ class Inventory:
             for claim in self._of.get(uid, ()):
                 self._recount(claim)
 
+    def spare(self, uids: frozenset[str]) -> None:
+        """Takes in which pods keep or lose what muster has allocated for them, by a decision that is due."""
+        changed, self._spared = uids ^ self._spared, uids
+        for claim in {claim for uid in changed for claim in self._of.get(uid, ())}:
+            self._recount(claim)
+
     def _recount(self, claim: str) -> None:
         """Counts what a claim takes: nothing if only pods on nodes have it, whose devices the core knows.
 
-        Nor if muster has allocated it, and no pod on a node has it. Then a place that the core has assigned
-        has these devices, or a plan of an earlier leader does, or the claim is about to be freed.
+        Nor if muster has allocated it, and only pods that are spared have reserved it.
         """
         reserved = self._reserved.get(claim, frozenset())
-        borne = bool(reserved) and reserved <= self._bound
-        borne = borne or (claim in self._ours and reserved.isdisjoint(self._bound))
+        borne = reserved <= self._bound or (claim in self._ours and reserved <= self._spared)
+        borne = borne and bool(reserved)
         now, before = () if borne else self._claims.get(claim, ()), self._counted.pop(claim, ())
         if now:
             self._counted[claim] = now
