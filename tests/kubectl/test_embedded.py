@@ -47,7 +47,9 @@ def test_a_command_in_a_terminal(muster: Muster, kubectl: Kubectl) -> None:
     kubectl.step(Run("create -f -", stdin=POD.format(name="screen")))
     kubectl.step(Run("wait --for=condition=Ready pod/screen"))
     muster.environ["KUBECONFIG"] = str(kubectl.kubeconfig)
-    script = "stty size; test -t 0 && cat; hostname; exit 3"
+    # The size comes in a message of its own, after the command has begun.
+    sized = 'until [ "$(stty size)" = "40 100" ]; do sleep 0.05; done'
+    script = f"{sized}; stty size; test -t 0 && cat; hostname; exit 3"
     terminal = Terminal(muster, "exec", "-it", "screen", "--", "sh", "-c", script, program="kubectl")
     terminal.until("40 100")
     terminal.type("hello\r")
