@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.api import rules
+from muster.api import pod_claims, rules
 from muster.api.base import Object
+from muster.api.core_v1 import Pod
 from muster.api.kinds import (
     EVENT,
     POD,
@@ -20,7 +21,7 @@ from muster.api.rules.claims import MOST_RESERVED
 from muster.controllers import resource_claims
 from muster.controllers.driver import Change, Controller
 from muster.controllers.resource_claims import prefix
-from muster.effects import RecordEvent
+from muster.effects import Patch, RecordEvent
 from tests.api.rules.devices import CASES, CLASS
 from tests.controllers.memory import START, Memory
 
@@ -106,6 +107,40 @@ def test_a_claim_is_made_once_and_recorded() -> None:
     revision = memory.revision
     assert step(memory) == []
     assert memory.revision == revision
+
+
+def test_each_claim_is_looked_at_once_however_many_a_pod_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims that were made, and are not recorded yet; those that the status says are not needed."""
+
+    found, is_made_for = list[ResourceClaim](), pod_claims.is_made_for
+
+    def looked(of: Pod, claim: ResourceClaim) -> bool:
+        found.append(claim)
+        return is_made_for(of, claim)
+
+    def looks(number: int) -> int:
+        found.clear()
+        memory = Memory()
+        template(memory)
+        named = [{"name": f"c{i}", "resourceClaimTemplateName": "gpus"} for i in range(number)]
+        made = pod(memory, resourceClaims=named)
+        step(memory)
+        meta = made["metadata"]
+        unrecorded = {"status": {"resourceClaimStatuses": None}}
+        memory.patch(POD, meta["namespace"], meta["name"], unrecorded, "status")
+        controller = resource_claims.of_pods()
+        caches = memory.caches([watch.kind for watch in controller.watches], controller.indexes)
+        needs = controller.observe(caches, f"{meta['namespace']}/{meta['name']}")
+        assert needs is not None
+        with monkeypatch.context() as patched:
+            patched.setattr(pod_claims, "is_made_for", looked)
+            [recorded] = controller.reconcile(needs, START)
+        assert isinstance(recorded, Patch)
+        assert isinstance(recorded.body, dict)
+        assert len(recorded.body["status"]["resourceClaimStatuses"]) == number
+        return len(found)
+
+    assert looks(8) == 8 * looks(1)
 
 
 def test_a_claim_that_is_lost_is_made_again() -> None:

@@ -55,6 +55,20 @@ FAULTS: Final = (
         _DEVICES,
     ),
     _fault(
+        "a claim that is deleted keeps its devices",
+        "commit/devices.py",
+        "        if not isinstance(found, ResourceClaim) or found.metadata.unreadable:",
+        "        if not isinstance(found, ResourceClaim) or found.metadata.deletion_timestamp is not None:",
+        _DEVICES,
+    ),
+    _fault(
+        "the names of a pod's claims are read for each claim",
+        "commit/devices.py",
+        "own=name in templates) for name, known in names.items()}",
+        "own=name in templates) for name in names if (known := pod_claims.names(pod)[name])}",
+        _DEVICES,
+    ),
+    _fault(
         "claims are not fenced",
         "fencing.py",
         "in ((kind, obj), *_claims(self._observed, obj)):",

@@ -66,8 +66,8 @@ FAULTS: Final = (
         "controllers/test_resource_claims",
         (
             "a claim of another pod, taken because its annotation says so",
-            "return meta.annotations.get(POD_CLAIM_NAME) == name and pod_claims.is_made_for(pod, claim)",
-            "return meta.annotations.get(POD_CLAIM_NAME) == name",
+            "made = [each for each in needs.claims.values() if pod_claims.is_made_for(needs.pod, each)]",
+            "made = [*needs.claims.values()]",
         ),
         (
             "devices that stay allocated after their last pod",

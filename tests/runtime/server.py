@@ -87,6 +87,9 @@ class Server:
                 new["metadata"][name] = merged(new["metadata"].get(name), meta[name])
                 if new["metadata"][name] is None:
                     del new["metadata"][name]
+            if "deletionTimestamp" in new["metadata"] and _lets_go(new, old):
+                self.end(kind, key)
+                return msgspec.convert(new, kind.type)
         if kind is kinds.RESOURCE_CLAIM and subresource == "status" and (wrong := update_status(new, old)):
             raise Invalid(str(wrong))
         if new != old:
@@ -142,6 +145,11 @@ class Server:
 
 #: What of an object's metadata a patch may change.
 _OF_METADATA = frozenset({"annotations", "finalizers"})
+
+
+def _lets_go(new: Object, old: Object) -> bool:
+    """Whether a patch has removed the last finalizer of an object."""
+    return bool(old["metadata"].get("finalizers")) and not new["metadata"].get("finalizers")
 
 
 def _renewed(obj: Object) -> Object:

@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
-from muster.api import kinds
+from muster.api import kinds, pod_claims
 from muster.api.base import AnyKind, Object, Resource
 from muster.api.core_v1 import Pod
-from muster.api.pod_claims import DELETE_PROTECTION
+from muster.api.pod_claims import DELETE_PROTECTION, MOST_CLAIMS
 from muster.api.resource_v1 import DeviceClass, ResourceClaim
 from muster.core.words.decisions import Explanation
-from muster.core.words.devices import Allocation, DeviceId
+from muster.core.words.devices import BY_NUMBER, Allocation, DeviceId
 from muster.core.words.gang import Code
 from muster.effects import Allocate, Deallocate
 from muster.names import PLAN
@@ -21,6 +22,7 @@ from muster.runtime.commit.devices import DeviceClaims
 from muster.runtime.commit.places import Places
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import GangView, RetryState
+from muster.translate.devices.by_number import name_of
 from tests.runtime.test_commit import LIMITS, A, group, kinds_of, place, plan, view
 
 GPU, OTHER = DeviceId("d/pool/a/gpu-0"), DeviceId("d/pool/a/gpu-1")
@@ -142,6 +144,10 @@ NEXT = {
     "a claim that is deleted is not there": (
         seen(PODS, [claim("c0", 0, deletionTimestamp="2026-01-01T00:00:00Z"), FREE[1]], TWO, PLAN_OF_TWO),
         [],
+    ),
+    "a claim that is deleted and has devices is freed": (
+        seen(PODS, [claim("c0", 0, [GPU], [0], deletionTimestamp="2026-01-01T00:00:00Z")], TWO, PLAN_OF_TWO),
+        ["deallocate"],
     ),
     "devices that a pod on its way out has": (
         seen(PODS, [*FREE, claim("gone", 7, [GPU], [7])], TWO, PLAN_OF_TWO),
@@ -267,6 +273,52 @@ def test_an_allocation_says_what_drivers_and_the_controller_of_taints_read() -> 
     assert write.mark == "1.1/w/0"
     del classes["l"]
     assert claims_of(of).unserved[place(0)] == ()
+
+
+def test_the_names_of_a_pods_claims_are_read_once_however_many_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once for what is written, and once for what is to be freed."""
+
+    def reads(number: int) -> int:
+        named = [{"name": f"c{index}", "resourceClaimName": f"c{index}"} for index in range(number)]
+        metadata = {"name": "p0", "namespace": "ns", "uid": "u0", "resourceVersion": "1"}
+        one = msgspec.convert({"metadata": metadata, "spec": {"resourceClaims": named}}, Pod)
+        claims = claims_of(seen([one], [claim(f"c{index}") for index in range(number)], {0: GPU}))
+        with monkeypatch.context() as patched:
+            names = Mock(side_effect=pod_claims.names)
+            patched.setattr(pod_claims, "names", names)
+            assert claims.unmade == {place(0)}
+            assert claims.to_free(None) == ()
+        return names.call_count
+
+    assert reads(MOST_CLAIMS) == reads(1) == 2
+
+
+def test_a_pod_with_more_claims_than_are_read_is_not_looked_at() -> None:
+    named = [{"name": f"c{index}", "resourceClaimName": f"c{index}"} for index in range(MOST_CLAIMS + 1)]
+    one = msgspec.convert({"metadata": {"name": "p0", "uid": "u0"}, "spec": {"resourceClaims": named}}, Pod)
+    members = group(1, [one]).members
+    assert members.keys() == {"u0"}
+    assert not members.claiming
+
+
+def test_a_claim_by_number_that_is_being_deleted_is_waited_for() -> None:
+    """Muster neither makes it again nor deletes it, but frees its devices."""
+    spec = {"containers": [{"name": "m", "resources": {"limits": {"example.com/gpu": "1"}}}]}
+    metadata = {"name": "p0", "namespace": "ns", "uid": "u0", "resourceVersion": "1"}
+    one = msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
+    wanted = Allocation(BY_NUMBER, (("example.com/gpu", GPU),))
+    held = claim(name_of(one), 0, [GPU], [0], deletionTimestamp="2026-01-01T00:00:00Z")
+    of = replace(
+        seen([one], [held], {0: GPU}),
+        allocations={place(0): (wanted,)},
+        by_number={"k": "example.com/gpu"},
+    )
+    claims = claims_of(of)
+    assert claims.unmade == {place(0)}
+    assert not claims.unserved
+    assert claims.to_free(None) == (Deallocate(held, frozenset({"u0"})),)
 
 
 def test_pods_on_nodes_and_those_without_claims_are_not_looked_at() -> None:

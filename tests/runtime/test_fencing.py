@@ -9,7 +9,8 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import AnyKind, Resource
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import Pod, PodSpec
+from muster.api.pod_claims import MOST_CLAIMS
 from muster.api.resource_v1 import ResourceClaim
 from muster.core.words.gang import GangId, PodId
 from muster.kube.errors import Conflict, Forbidden, NotFound, TooManyRequests, Unreachable
@@ -95,6 +96,14 @@ def test_the_claims_of_unbound_members_are_fenced_however_new_their_pods_are() -
     )
     seen.pods |= {f"ns/{name}": claim(name) for name in ("one", "two")}
     assert fenced(seen, 10) == ["one"]
+
+
+def test_the_claims_of_a_pod_that_has_more_than_muster_reads_are_not_fenced() -> None:
+    """No leader has written them."""
+    named = [{"name": f"c{i}", "resourceClaimName": f"c{i}"} for i in range(MOST_CLAIMS + 1)]
+    seen = Seen([msgspec.structs.replace(pod("a"), spec=msgspec.convert({"resourceClaims": named}, PodSpec))])
+    seen.pods |= {f"ns/c{i}": claim(f"c{i}") for i in range(MOST_CLAIMS + 1)}
+    assert fenced(seen) == ["a"]
 
 
 def test_pods_that_an_open_plan_may_end_are_fenced_however_new_they_are() -> None:

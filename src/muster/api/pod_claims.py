@@ -15,6 +15,8 @@ from muster.api.resource_v1 import ConsumerReference, ResourceClaim
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 #: Annotation, "true", of the claim that was made for what a pod requests by number.
 FOR_RESOURCES: Final = "resource.kubernetes.io/extended-resource-claim"
+#: Most claims of a pod that muster reads. It starts no pod that has more, so it never writes these claims.
+MOST_CLAIMS: Final = 32
 #: Finalizer of a claim that is allocated, or about to be.
 DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
@@ -44,7 +46,8 @@ def names(pod: Pod) -> dict[str, str]:
 
 def needed(pod: Pod) -> list[str]:
     """Returns the names, in the pod, of the claims that it needs."""
-    return [name for each in _claims(pod) if is_needed(pod, name := str(each.get("name")))]
+    without = unneeded(pod)
+    return [name for each in _claims(pod) if (name := str(each.get("name"))) not in without]
 
 
 def for_resources(pod: Pod) -> str:
@@ -74,10 +77,15 @@ def has_claims(pod: Pod) -> bool:
     return bool(pod.spec.resource_claims or pod.status.extended_resource_claim_status)
 
 
-def is_needed(pod: Pod, name: str) -> bool:
-    """Returns False if the pod's status says that it needs no claim of this name."""
+def claims_are_read(pod: Pod) -> bool:
+    """Whether the pod has claims, and no more than muster reads."""
+    return 0 < len(pod.spec.resource_claims) <= MOST_CLAIMS
+
+
+def unneeded(pod: Pod) -> frozenset[str]:
+    """Returns the names, in the pod, of claims that it does not need, as its status says."""
     statuses = pod.status.resource_claim_statuses
-    return not any(each.get("name") == name and not each.get("resourceClaimName") for each in statuses)
+    return frozenset(str(each.get("name")) for each in statuses if not each.get("resourceClaimName"))
 
 
 def is_made_for(pod: Pod, claim: ResourceClaim) -> bool:

@@ -107,18 +107,18 @@ def observe(caches: Caches, key: str) -> Needs | None:
 def make(needs: Needs, now: datetime) -> list[Effect]:
     """Makes missing claims, or records those that have been made, or reserves them for a pod with a node."""
     pod, effects = needs.pod, list[Effect]()
-    known = pod_claims.names(pod)
-    recorded = {name: known[name] for name in known if name in pod_claims.templates(pod)}
-    for name, template in pod_claims.templates(pod).items():
+    known, templates = pod_claims.names(pod), pod_claims.templates(pod)
+    unneeded, made_as = pod_claims.unneeded(pod), _made_as(needs)
+    recorded = {name: known[name] for name in known if name in templates}
+    for name, template in templates.items():
         claim = needs.claims.get(known.get(name, ""))
-        if not pod_claims.is_needed(pod, name) or (claim and pod_claims.is_made_for(pod, claim)):
+        if name in unneeded or (claim and pod_claims.is_made_for(pod, claim)):
             continue
-        made = [each for each in needs.claims.values() if _is_made_as(each, pod, name)]
         found = needs.templates.get(template)
         if (name, template) in needs.shared:
             effects.append(_told(pod, name, "the claims of PodGroups are not supported yet"))
-        elif made:
-            recorded[name] = min(each.metadata.name for each in made)
+        elif name in made_as:
+            recorded[name] = made_as[name]
         elif found is not None:
             effects.append(Create(RESOURCE_CLAIM, pod.metadata.namespace, _claim(pod, name, found)))
         else:
@@ -155,10 +155,14 @@ def _told(pod: Pod, name: str, why: str) -> RecordEvent:
     return RecordEvent(involved(pod, POD), "Warning", FAILED, told, once=pod.metadata.uid)
 
 
-def _is_made_as(claim: ResourceClaim, pod: Pod, name: str) -> bool:
-    """Whether the claim was made for the pod, as the claim that it calls `name`."""
-    meta = claim.metadata
-    return meta.annotations.get(POD_CLAIM_NAME) == name and pod_claims.is_made_for(pod, claim)
+def _made_as(needs: Needs) -> dict[str, str]:
+    """Returns the names of claims that were made for the pod, by the names that they have in the pod.
+
+    Of several claims, the first by name counts.
+    """
+    made = [each for each in needs.claims.values() if pod_claims.is_made_for(needs.pod, each)]
+    named = ((each.metadata.annotations.get(POD_CLAIM_NAME), each.metadata.name) for each in made)
+    return {name: claim for name, claim in sorted(named, key=lambda one: one[1], reverse=True) if name}
 
 
 def _claim(pod: Pod, name: str, template: ResourceClaimTemplate) -> Object:

@@ -166,9 +166,10 @@ class Fencing:
 
 
 def _claims(observed: Observed, obj: Resource) -> Iterator[tuple[AnyKind, Resource]]:
-    """Yields the claims of devices of an unbound pod."""
+    """Yields the claims of devices of an unbound pod; no leader has written those of one with too many."""
     if isinstance(obj, Pod) and not obj.spec.node_name:
-        for name in (*pod_claims.names(obj).values(), name_of(obj)):
+        named = pod_claims.names(obj).values() if pod_claims.claims_are_read(obj) else ()
+        for name in (*named, name_of(obj)):
             claim = observed.find(RESOURCE_CLAIM, f"{obj.metadata.namespace}/{name}")
             if claim is not None:
                 yield RESOURCE_CLAIM, claim

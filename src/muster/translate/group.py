@@ -10,6 +10,7 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIM as CLAIM
 from muster.api.muster_v1alpha1 import Source
+from muster.api.pod_claims import claims_are_read
 from muster.core.words.gang import Gang, Place, PodId
 from muster.translate.claims import where_usable
 from muster.translate.running import checkpointed_at
@@ -70,7 +71,8 @@ class Members(dict[PodId, Member]):
         #: the pods on a node that have a place, and those that wait for a node
         self.filled: dict[Place, Pod] = {}
         self.ready: dict[Place, Pod] = {}
-        #: the pods without a node that have claims of devices, with or without a place
+        #: the pods without a node that have claims of devices, with or without a place; not those that have
+        #: more claims than muster reads
         self.claiming: dict[PodId, Pod] = {}
         #: by pod that reports one, the time of its last checkpoint (seconds since the epoch)
         self.saved: dict[PodId, float] = {}
@@ -83,7 +85,7 @@ class Members(dict[PodId, Member]):
             self.saved[uid] = saved
         if place is not None:
             (self.filled if pod.spec.node_name else self.ready)[place] = pod
-        if pod.spec.resource_claims and not pod.spec.node_name:
+        if claims_are_read(pod) and not pod.spec.node_name:
             self.claiming[uid] = pod
 
     def renew(self, pod: Pod) -> None:

@@ -34,9 +34,7 @@ DEVICES: Final = "MUSTER_DEVICES"
 def refusal(pod: Pod, lookup: Lookup) -> str:
     """Why the pod cannot have its devices on its node; "" if it can."""
     names, made = pod_claims.names(pod), pod_claims.templates(pod)
-    for claim_name in (str(each.get("name")) for each in pod.spec.resource_claims):
-        if not pod_claims.is_needed(pod, claim_name):
-            continue
+    for claim_name in pod_claims.needed(pod):
         name = names.get(claim_name)
         if name is None:
             return f"claim {claim_name}: no ResourceClaim has been made from its template yet"

@@ -156,7 +156,7 @@ class DeviceClaims:
         more = {
             uid: member.pod
             for uid, member in waiting
-            if self._by_number(member.place) is not None or self._find(member.pod, BY_NUMBER) is not None
+            if self._by_number(member.place) is not None or self._numbered(member.pod) is not None
         }
         return {**found, **more}
 
@@ -175,9 +175,9 @@ class DeviceClaims:
                 requests := self._requests(pod, wanted)
             ) is None:
                 continue
-            if (stale := self._find(pod, BY_NUMBER)) is not None:
-                if not requests.are_of(stale):
-                    meta = stale.metadata
+            if (stale := self._numbered(pod)) is not None:
+                meta = stale.metadata
+                if meta.deletion_timestamp is None and not requests.are_of(stale):
                     found[place] = Delete(kinds.RESOURCE_CLAIM, meta.namespace, meta.name, meta.uid)
             else:
                 found[place] = Create(kinds.RESOURCE_CLAIM, pod.metadata.namespace, claim_of(pod, requests))
@@ -202,7 +202,8 @@ class DeviceClaims:
                 names = [*pod_claims.needed(pod), *([BY_NUMBER] if self._by_number(place) else [])]
                 if not names:
                     continue
-                uses = {name: self._use(place, pod, name) for name in names}
+                claims = self._of(pod)
+                uses = {name: self._use(place, pod, name, claims.get(name)) for name in names}
                 known = tuple(use for use in uses.values() if use is not None)
                 found[place] = known if len(known) == len(uses) else None
         return found
@@ -216,10 +217,9 @@ class DeviceClaims:
                 found.setdefault(use.claim.key, {}).setdefault(use.pod.metadata.uid, use)
         return tuple(tuple(uses.values()) for uses in found.values())
 
-    def _use(self, place: Place, pod: Pod, name: str) -> _Use | None:
-        claim = self._find(pod, name)
+    def _use(self, place: Place, pod: Pod, name: str, claim: ResourceClaim | None) -> _Use | None:
         wanted = next((one for one in self._view.allocations.get(place, ()) if one.claim == name), None)
-        if claim is None or wanted is None:
+        if claim is None or claim.metadata.deletion_timestamp is not None or wanted is None:
             return None
         if name != BY_NUMBER:
             return _Use(claim, place, pod, wanted)
@@ -229,17 +229,26 @@ class DeviceClaims:
         shared_out = requests.shared_out(wanted)
         return _Use(claim, place, pod, shared_out, requests) if shared_out is not None else None
 
-    def _find(self, pod: Pod, name: str) -> ResourceClaim | None:
-        """Returns the claim that the pod calls `name`, if it can be used: a template's is the pod's own."""
-        known = name_of(pod) if name == BY_NUMBER else pod_claims.names(pod).get(name, "")
-        found = self._view.find(kinds.RESOURCE_CLAIM, f"{pod.metadata.namespace}/{known}")
+    def _of(self, pod: Pod) -> dict[str, ResourceClaim]:
+        """Returns the claims of a pod, by the names that they have in the pod."""
+        names, templates = pod_claims.names(pod), pod_claims.templates(pod)
+        found = {name: self._find(pod, known, own=name in templates) for name, known in names.items()}
+        found[BY_NUMBER] = self._numbered(pod)
+        return {name: claim for name, claim in found.items() if claim is not None}
+
+    def _numbered(self, pod: Pod) -> ResourceClaim | None:
+        """Returns the claim of what the pod requests by number."""
+        return self._find(pod, name_of(pod), own=True)
+
+    def _find(self, pod: Pod, name: str, *, own: bool) -> ResourceClaim | None:
+        """Returns a claim of the pod's namespace that can be read; `own`: it must have been made for the pod.
+
+        A claim that is being deleted keeps its devices until it is freed.
+        """
+        found = self._view.find(kinds.RESOURCE_CLAIM, f"{pod.metadata.namespace}/{name}")
         if not isinstance(found, ResourceClaim) or found.metadata.unreadable:
             return None
-        if found.metadata.deletion_timestamp is not None:
-            return None
-        made = name == BY_NUMBER or name in pod_claims.templates(pod)
-        own = not made or pod_claims.is_made_for(pod, found)
-        return found if own else None
+        return found if not own or pod_claims.is_made_for(pod, found) else None
 
     def _allocate(self, lacking: list[_Use]) -> Allocate | None:
         claim, place, wanted = lacking[0].claim, lacking[0].place, lacking[0].wanted
@@ -295,9 +304,8 @@ class DeviceClaims:
         """By key, the claims that exist, and the pods without a node that have them."""
         found: dict[str, tuple[ResourceClaim, list[tuple[Place | None, Pod]]]] = {}
         for uid, pod in self._claiming.items():
-            for name in (*pod_claims.names(pod), BY_NUMBER):
-                if (claim := self._find(pod, name)) is not None:
-                    found.setdefault(claim.key, (claim, []))[1].append((self._members[uid].place, pod))
+            for claim in self._of(pod).values():
+                found.setdefault(claim.key, (claim, []))[1].append((self._members[uid].place, pod))
         return found
 
     def _keeps(self, claim: ResourceClaim, place: Place, pod: Pod) -> bool:

@@ -18,6 +18,7 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod, PodSpec
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from muster.api.pod_claims import MOST_CLAIMS
 from muster.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from muster.core.words.devices import ClaimShape, DeviceId
 from muster.core.words.gang import Code, Gate
@@ -27,8 +28,6 @@ from muster.translate.devices.counted import renamed
 from muster.translate.devices.kinds import Wanted
 from muster.translate.devices.selectors import MISSING
 
-#: Most claims of a pod.
-MOST_CLAIMS: Final = 32
 #: Characters of an expression that a message shows.
 _SHOWN: Final = 120
 _NONE: Final[Mapping[str, ResourceClaim | None]] = {}
@@ -150,10 +149,10 @@ def made_for(pod: Pod, known: Known) -> dict[str, ResourceClaim | None]:
     None: its status says that it needs no such claim.
     """
     found: dict[str, ResourceClaim | None] = {}
-    names = pod_claims.names(pod)
+    names, unneeded = pod_claims.names(pod), pod_claims.unneeded(pod)
     for name in pod_claims.templates(pod):
         claim = known.claims.get((pod.metadata.namespace, names.get(name, "")))
-        if not pod_claims.is_needed(pod, name):
+        if name in unneeded:
             found[name] = None
         elif claim is not None and pod_claims.is_made_for(pod, claim):
             found[name] = claim
