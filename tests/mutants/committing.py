@@ -11,6 +11,7 @@ _REPEATS: Final = ("tests/runtime/test_repeats.py",)
 _CONSENT: Final = ("tests/runtime/test_consent.py",)
 _LOOP: Final = ("tests/runtime/test_loop.py",)
 _DEVICES: Final = ("tests/runtime/test_devices.py",)
+_CLAIMS: Final = ("tests/runtime/test_device_claims.py",)
 _VOLUMES: Final = ("tests/runtime/test_volumes.py",)
 
 
@@ -50,9 +51,16 @@ FAULTS: Final = (
     _fault(
         "devices of a start that is undone are kept",
         "commit/ending.py",
-        "    if freed := context.claims.to_free(None, all_=True):",
+        "    if freed := to_free(context, None, all_=True):",
         "    if freed := ():",
         _DEVICES,
+    ),
+    _fault(
+        "a refused deallocation keeps a start from being undone",
+        "commit/refusals.py",
+        "    return due(context.claims.to_free(plan, all_=all_), context.state, context.now)",
+        "    return context.claims.to_free(plan, all_=all_)",
+        _CLAIMS,
     ),
     _fault(
         "a claim that is deleted keeps its devices",

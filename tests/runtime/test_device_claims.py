@@ -9,7 +9,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.resource_v1 import ResourceClaim
 from muster.core.cycle import Scheduler
-from muster.kube.errors import Forbidden
+from muster.kube.errors import Forbidden, ServerError
 from muster.names import PLAN
 from muster.runtime.leader import ANSWERS
 from tests.runtime.model import Cluster, Kind, Running
@@ -383,3 +383,37 @@ def test_claims_that_are_deleted_while_another_leader_takes_over_keep_no_gang_fr
             assert start.cluster.bound("next") == 1, start.cluster.record("next")
         i += 1
     assert deleted > 2
+
+
+@pytest.mark.parametrize("error", [Forbidden("never freed"), ServerError("never freed")], ids=["403", "500"])
+@pytest.mark.parametrize("kind", ["bare", "free job"])
+def test_a_start_is_undone_although_its_devices_cannot_be_freed(kind: Kind, error: Exception) -> None:
+    """A member is never bound. What runs of its gang is ended all the same, and the refusal is the reason."""
+    start, refuses = Start(kind, (1, 0)), True
+
+    def fault(verb: str, of: AnyKind, key: str) -> tuple[Exception, bool] | None:
+        if verb == "bind" and "main-1" in key and refuses:
+            return Forbidden("never bound"), False
+        found = start.cluster.server.objects.get((of, key), {})
+        allocated = of is kinds.RESOURCE_CLAIM and found.get("status", {}).get("allocation")
+        return (error, False) if allocated and "main-1" in key and refuses else None
+
+    start.fault = fault
+    leader = start.leader()
+    leader.take_over()
+    start.run(leader, 60)
+    writes = leader.writes
+    start.run(leader, 60)
+    assert leader.writes - writes < 30  # retried every 28 s
+    assert not start.cluster.plans()
+    record = start.cluster.record("main")
+    assert record is not None
+    assert record.status.phase == ("Waiting" if kind == "free job" else "Degraded")
+    assert record.status.reason is not None
+    assert "never freed" in record.status.reason.message
+    if kind == "free job":
+        assert start.cluster.bound("main") == 0
+    refuses = False
+    start.run(leader, 120)
+    leader.stop()
+    assert start.cluster.outcome("main", 2) == "whole"

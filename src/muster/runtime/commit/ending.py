@@ -21,7 +21,7 @@ from muster.runtime.commit.context import Context
 from muster.runtime.commit.devices import DeviceClaims
 from muster.runtime.commit.outcomes import commit_failed
 from muster.runtime.commit.places import Places, minimum_met
-from muster.runtime.commit.refusals import retry_at
+from muster.runtime.commit.refusals import due, retry_at, to_free
 from muster.runtime.commit.status import NAMED, degraded, status_patch, write_status
 from muster.runtime.commit.victims import begun, end_victims
 from muster.runtime.commit.view import GangView, RetryState, Step
@@ -48,7 +48,8 @@ def end(view: GangView, state: RetryState, now: float) -> Step:
     """
     writes: list[Write] = list(end_victims(begun(view.victims), view, now))
     if not writes and view.group is not None:
-        writes += DeviceClaims(view, view.group, Places(view, view.group)).to_free(None, all_=True)
+        claims = DeviceClaims(view, view.group, Places(view, view.group))
+        writes += due(claims.to_free(None, all_=True), state, now)
     if not writes:
         writes += [delete_plan(plan) for plan in view.plans]
     if view.group is not None and not writes:
@@ -87,7 +88,7 @@ def release(context: Context, plan: Plan) -> Step:
         closed = _failed(context, plan)
         first = () if owner.suspended else (suspend(group.namespace, owner),)
         return replace(closed, writes=(*first, *closed.writes))
-    if freed := context.claims.to_free(None, all_=True):
+    if freed := to_free(context, None, all_=True):
         return Step(state, freed)
     alone = [*(pod for pod in filled.values() if controller_of(pod) is None), *group.rejected]
     readable = isinstance(plan, RecreationPlan) or not plan.unreadable

@@ -6,7 +6,7 @@ from typing import Final
 from muster.api import kinds
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId
-from muster.effects import Allocate, Bind, Create, Patch
+from muster.effects import Allocate, Bind, Create, Deallocate, Patch
 from muster.kube.clock import back_off
 from muster.kube.errors import (
     AlreadyExists,
@@ -25,10 +25,12 @@ from muster.runtime.commit.refusals import (
     PATIENT,
     accepted,
     claim_accepted,
+    claim_freed,
     claim_refused,
     devices_allocated,
     devices_refused,
     failed,
+    freeing_refused,
     refused,
 )
 from muster.runtime.commit.view import NEVER, Limits, RetryState
@@ -49,6 +51,8 @@ def learn(
                     state = accepted(state, write)
                 case Allocate():
                     state = devices_allocated(state, write)
+                case Deallocate():
+                    state = claim_freed(state, write)
                 case Patch(kinds.PERSISTENT_VOLUME_CLAIM):
                     state = claim_accepted(chosen(state, write), write)
                 case _ if records_plan(write):
@@ -64,14 +68,19 @@ def learn(
                 state, events = failed(gang, state, write, str(error), now, limits)
                 if events:  # a refusal, which has a pause of its own
                     return state, events
-            if _records(write) and status == ServerError.status and state.retries >= PATIENT:
-                return _unrecorded(gang, state, error, now, limits)
+            if status == ServerError.status and state.retries >= PATIENT:
+                if _records(write):
+                    return _unrecorded(gang, state, error, now, limits)
+                if isinstance(write, Deallocate):
+                    return freeing_refused(state, write, str(error), now, limits), ()
             return _pause(state, write, error, now, limits), ()
     message = str(error)
     if isinstance(write, Bind):
         return refused(gang, state, write, message, now, limits)
     if isinstance(write, Allocate):
         return devices_refused(state, write, message, now, limits), ()
+    if isinstance(write, Deallocate):
+        return freeing_refused(state, write, message, now, limits), ()
     if isinstance(write, Patch) and write.kind is kinds.PERSISTENT_VOLUME_CLAIM:
         return claim_refused(state, write, message, now, limits), ()
     if isinstance(write, RecordPods):

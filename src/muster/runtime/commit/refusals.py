@@ -12,6 +12,8 @@ it is the answer to more than `PATIENT` binds of a member in a row. An overloade
 A refused write of a claim counts against all pods that use the claim, at once: another node would not help.
 So does a claim that others have given other devices, or have given its devices to, but only from the second
 time on: the core chooses other devices first.
+
+A refused write that frees a claim keeps nothing else from being undone. Its pod does not start meanwhile.
 """
 
 from collections.abc import Mapping
@@ -22,11 +24,12 @@ from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId, Place
-from muster.effects import Allocate, Bind, Patch
+from muster.effects import Allocate, Bind, Deallocate, Patch
 from muster.kube.clock import back_off
 from muster.runtime.commit.claims import pending
 from muster.runtime.commit.context import Context
-from muster.runtime.commit.view import Limits, Refusal, RetryState
+from muster.runtime.commit.view import NEVER, Limits, Refusal, RetryState
+from muster.runtime.plan_record import PlacementPlan
 from muster.translate.marks import unbound
 
 #: Internal errors in a row, in answer to binds of one member, that are only retried.
@@ -92,6 +95,55 @@ def devices_allocated(state: RetryState, write: Allocate) -> RetryState:
     for place, pod in write.users:
         state = _without(state, _of_devices(place, pod))
     return state
+
+
+def freeing_refused(
+    state: RetryState, write: Deallocate, message: str, now: float, limits: Limits
+) -> RetryState:
+    """Handles a refused write that frees a claim: the gang goes on without it, and it is retried later."""
+    claim, known = write.claim, state.unfreed
+    times = known[claim.key].times + 1 if claim.key in known else 2
+    told = f"ResourceClaim {claim.metadata.name} cannot be freed: refused by the API server: {message}"
+    refusal = Refusal(told, times, now + back_off(limits.refused, times - 2), None)
+    others = {key: each for key, each in known.items() if now < each.until + limits.refused[1]}
+    return replace(state, unfreed={**others, claim.key: refusal})
+
+
+def claim_freed(state: RetryState, write: Deallocate) -> RetryState:
+    """Forgets the refusals to free a claim."""
+    if write.claim.key not in state.unfreed:
+        return state
+    return replace(state, unfreed={k: each for k, each in state.unfreed.items() if k != write.claim.key})
+
+
+def to_free(context: Context, plan: PlacementPlan | None, *, all_: bool = False) -> tuple[Deallocate, ...]:
+    """Returns the writes to make now that free claims (see `DeviceClaims.to_free`)."""
+    return due(context.claims.to_free(plan, all_=all_), context.state, context.now)
+
+
+def due(writes: tuple[Deallocate, ...], state: RetryState, now: float) -> tuple[Deallocate, ...]:
+    """Returns those of the writes that have not been refused a moment ago."""
+    known = state.unfreed
+    return tuple(
+        each for each in writes if each.claim.key not in known or not is_excluded(known[each.claim.key], now)
+    )
+
+
+def freeing_at(state: RetryState, now: float) -> float:
+    """When the next refused write that frees a claim is retried."""
+    return min((each.until for each in state.unfreed.values() if each.until > now), default=NEVER)
+
+
+def unfreed(context: Context) -> Mapping[str, Refusal]:
+    """Returns, by the uid of a pod without a node, the refusal to free devices that it is not to have."""
+    known, plans = context.state.unfreed, context.view.plans
+    if not known:
+        return {}
+    plan = plans[-1] if plans and isinstance(plans[-1], PlacementPlan) else None
+    writes = context.claims.to_free(plan)
+    return {
+        uid: known[each.claim.key] for each in writes if each.claim.key in known for uid in sorted(each.pods)
+    }
 
 
 def devices_lost(context: Context, *, planned: bool) -> tuple[RetryState, tuple[Event, ...]] | None:
@@ -174,11 +226,14 @@ def member(place: Place, pod: Pod) -> str:
 
 def refusals(context: Context) -> Mapping[Place, Refusal]:
     """Returns the refusals of members that wait, by place: their own, or of claims without volumes."""
-    known = context.state.refusals
-    if not known:
+    known, kept = context.state.refusals, unfreed(context)
+    if not known and not kept:
         return {}
     found: dict[Place, Refusal] = {}
     for place, pod in context.places.ready.items():
+        if pod.metadata.uid in kept:
+            found[place] = kept[pod.metadata.uid]
+            continue
         keys = [member(place, pod)]
         if pod.spec.volumes:
             claims = pending(context.view.find, pod)
@@ -206,7 +261,8 @@ def blocking(context: Context) -> Mapping[Place, Refusal]:
 
 def retry_at(state: RetryState, now: float, limits: Limits) -> float:
     """When a start that failed because of refusals is retried."""
-    return max([now + limits.refused[0], *(refusal.until for refusal in state.refusals.values())])
+    known = (*state.refusals.values(), *state.unfreed.values())
+    return max([now + limits.refused[0], *(refusal.until for refusal in known)])
 
 
 def reconsidered(context: Context) -> RetryState | None:
@@ -221,13 +277,12 @@ def reconsidered(context: Context) -> RetryState | None:
 
 def readmitted(state: RetryState, now: float) -> RetryState:
     """Returns the state in which all that was refused is tried at once: admission has changed."""
-    refusals = {
-        key: replace(refusal, times=min(refusal.times, 1), until=now)
-        for key, refusal in state.refusals.items()
-    }
-    return replace(
-        state, refusals=refusals, until=min(state.until, now), retries=0, retry_at=min(state.retry_at, now)
+    refusals, unfreed = (
+        {key: replace(refusal, times=min(refusal.times, 1), until=now) for key, refusal in known.items()}
+        for known in (state.refusals, state.unfreed)
     )
+    until, retry_at = min(state.until, now), min(state.retry_at, now)
+    return replace(state, refusals=refusals, unfreed=unfreed, until=until, retries=0, retry_at=retry_at)
 
 
 def judged(pod: Pod) -> object:

@@ -16,7 +16,7 @@ from muster.effects import Create, Patch
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refreshes import Refresh
-from muster.runtime.commit.refusals import refusals
+from muster.runtime.commit.refusals import refusals, unfreed
 from muster.runtime.commit.view import GangView, Step
 from muster.runtime.plan_record import RecreationPlan
 from muster.runtime.writes import create_gang, patch_gang, without_nulls
@@ -164,8 +164,10 @@ def _status_write(context: Context) -> Create | Patch | None:
 
 
 def _explanation(context: Context) -> Explanation | None:
-    """Returns why the gang waits: the server's own words if it is for a refused member."""
+    """Returns why the gang waits: the server's own words if it is for a refused member, or claim."""
     explanation = context.view.explanation
+    if kept := unfreed(context):
+        return Explanation(Code.COMMIT_FAILED, "commit", kept[min(kept)].message)
     if explanation is not None and explanation.code is not Code.COMMIT_FAILED:
         return explanation
     if refused := refusals(context):

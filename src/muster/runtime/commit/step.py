@@ -19,7 +19,14 @@ from muster.runtime.commit.ending import (
 from muster.runtime.commit.orphans import end_orphans
 from muster.runtime.commit.outcomes import UNSHOWN, places_lost, plan_not_shown
 from muster.runtime.commit.places import minimum_met
-from muster.runtime.commit.refusals import devices_lost, given_back, reconsidered, refusals
+from muster.runtime.commit.refusals import (
+    devices_lost,
+    freeing_at,
+    given_back,
+    reconsidered,
+    refusals,
+    to_free,
+)
 from muster.runtime.commit.status import write_status
 from muster.runtime.commit.victims import end_victims, saves_until
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Step
@@ -30,6 +37,11 @@ from muster.translate.status import Phase
 
 def step(view: GangView, state: RetryState, now: float, limits: Limits) -> Step:
     """Returns the next writes for a gang; `now` is Unix time in seconds. Never raises."""
+    found = _next(view, state, now, limits)
+    return _woken(found, freeing_at(found.state, now))
+
+
+def _next(view: GangView, state: RetryState, now: float, limits: Limits) -> Step:
     if now < state.retry_at:
         return Step(state, wake=state.retry_at)
     late = [plan for plan in view.plans if plan.epoch != view.epoch and plan.uid not in state.adopted]
@@ -87,7 +99,7 @@ def _begin(context: Context) -> Step:
         return Step(state, events=(places_lost(context),))
     if context.suspended and not suspendable(context):
         return write_status(context)
-    if not context.suspended and (freed := context.claims.to_free(None)):
+    if not context.suspended and (freed := to_free(context, None)):
         return Step(state, freed)
     if not view.chosen and (lost := devices_lost(context, planned=False)) is not None:
         return Step(lost[0], events=lost[1])
@@ -174,7 +186,7 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         return Step(state, (resume(group.namespace, group.owner),))
 
     # 4. Bind the pods once they can reach the minimum. Since 1, the plan and the core agree on their nodes.
-    if freed := context.claims.to_free(plan):
+    if freed := to_free(context, plan):
         return Step(state, freed)
     if (lost := devices_lost(context, planned=True)) is not None:
         return Step(lost[0], events=lost[1])
@@ -195,7 +207,7 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
 
     # 5. The plan ends: closed or given up.
     if whole and (now >= due or places.missing.keys().isdisjoint(plan.nodes)):
-        if freed := context.claims.to_free(None, all_=True):
+        if freed := to_free(context, None, all_=True):
             return Step(state, freed)
         return close(replace(context, state=replace(state, failures=0)), plan, Phase.STANDING, None)
     if now >= due:

@@ -140,6 +140,8 @@ class RetryState:
     unshown: int = 0  # consecutive plans that the server accepted and that no object shows
     #: by member (`refusals.member`), as its successor is refused for the same reasons, or by claim
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    #: by claim (`namespace/name`): the server refuses the write that frees its devices
+    unfreed: Mapping[str, Refusal] = field(default_factory=dict)
     #: nodes for which this leader has had the volumes of claims made, by `namespace/name`
     volumes: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0  # rounds of writes in a row of which one failed and is only retried
