@@ -63,6 +63,13 @@ FAULTS: Final = (
         _CLAIMS,
     ),
     _fault(
+        "a refused claim by number is only retried",
+        "commit/outcomes.py",
+        "    if isinstance(write, Provision):",
+        "    if isinstance(write, Provision) and not isinstance(write, Create | Patch):",
+        _CLAIMS,
+    ),
+    _fault(
         "a claim that is deleted keeps its devices",
         "commit/devices.py",
         "        if not isinstance(found, ResourceClaim) or found.metadata.unreadable:",

@@ -417,3 +417,36 @@ def test_a_start_is_undone_although_its_devices_cannot_be_freed(kind: Kind, erro
     start.run(leader, 120)
     leader.stop()
     assert start.cluster.outcome("main", 2) == "whole"
+
+
+@pytest.mark.parametrize("refused", ["create", "status"])
+def test_a_refused_write_of_a_claim_by_number_is_a_refusal(refused: str) -> None:
+    """The start is undone at once, and tried less and less often; the refusal is the reason."""
+    cluster = Cluster()
+    cluster.by_number.add("main")
+    start, refuses, tries = Start("bare", (1, 0), cluster), True, 0
+
+    def fault(verb: str, of: AnyKind, key: str) -> tuple[Exception, bool] | None:
+        nonlocal tries
+        makes = verb == "create" and of is kinds.RESOURCE_CLAIM
+        tells = verb == "patch" and of is kinds.POD
+        if not refuses or not (makes if refused == "create" else tells):
+            return None
+        tries += 1
+        return Forbidden("exceeded quota"), False
+
+    leader = start.leader()
+    leader.take_over()
+    start.fault = fault
+    start.run(leader, 10)
+    assert tries < 12
+    start.run(leader, 110)
+    assert 6 <= tries < 24
+    assert start.cluster.bound("main") == 0
+    assert not start.held()
+    assert not start.cluster.plans()
+    assert "exceeded quota" in leader.core.failed[-1]
+    refuses = False
+    start.run(leader, 60)
+    leader.stop()
+    assert start.cluster.outcome("main", 2) == "whole"

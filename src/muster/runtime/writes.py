@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from muster.api import kinds
 from muster.api.base import AnyKind, Object, Resource, revision
+from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.core.words.gang import Place
 from muster.effects import Allocate, Bind, Create, Deallocate, Delete, Effect, Evict, Patch
 from muster.names import EPOCH
 from muster.runtime.plan_record import PlacementPlan, Plan, PodRef, RecreationPlan, encode, packed
@@ -38,6 +40,29 @@ class Fence(Patch):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class MakeClaim(Create):
+    """Creates the claim of what a pod requests by number."""
+
+    users: tuple[tuple[Place, Pod], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropClaim(Delete):
+    """Deletes a claim that has the name of such a claim, and other requests."""
+
+    users: tuple[tuple[Place, Pod], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TellOfClaim(Patch):
+    """Writes into a pod's status which claim it has for what it requests by number."""
+
+    users: tuple[tuple[Place, Pod], ...] = ()
+
+
+#: A write without which a pod does not have its devices; `users`: the pods, and their places.
+Provision = Allocate | MakeClaim | DropClaim | TellOfClaim
 Write = Effect | RecordPods
 
 

@@ -9,11 +9,11 @@ from muster.core.words.gang import NodeName, Place
 from muster.effects import Allocate, Bind, Patch
 from muster.runtime.commit.claims import pending, select, selected, unprovisionable
 from muster.runtime.commit.context import Context
-from muster.runtime.commit.devices import Provision
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import blocking, is_excluded, refusals
 from muster.runtime.commit.view import NEVER
 from muster.runtime.plan_record import PlacementPlan, mark
+from muster.runtime.writes import Provision
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Bindable:
         return self.places.keys() | self.unprovisioned.keys() | self.unallocated.keys()
 
     @property
-    def writes(self) -> Mapping[object, Provision]:
+    def writes(self) -> Mapping[object, Provision | Patch]:
         """What is to be written before these can be bound; several pods may share a claim."""
-        found: dict[object, Provision] = {}
+        found: dict[object, Provision | Patch] = {}
         for patch in (patch for patches in self.unprovisioned.values() for patch in patches):
             found[kinds.PERSISTENT_VOLUME_CLAIM, patch.namespace, patch.name] = patch
         for write in (write for writes in self.unallocated.values() for write in writes):

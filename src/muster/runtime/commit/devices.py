@@ -27,17 +27,15 @@ from muster.api.resource_v1 import DeviceAsked, DeviceClass, ResourceClaim
 from muster.api.rules.claims import MOST_RESERVED
 from muster.core.words.devices import BY_NUMBER, Allocation, DeviceId
 from muster.core.words.gang import NodeName, Place, PodId
-from muster.effects import Allocate, Create, Deallocate, Delete, Patch
+from muster.effects import Allocate, Deallocate
 from muster.names import PLAN
 from muster.runtime.commit.places import Places
 from muster.runtime.commit.view import GangView
 from muster.runtime.plan_record import PlacementPlan, mark
+from muster.runtime.writes import DropClaim, MakeClaim, Provision, TellOfClaim
 from muster.translate.devices.by_number import Requests, claim_of, name_of, requests_of
 from muster.translate.group import Group
 from muster.translate.pods import live
-
-#: A write without which a pod does not have its devices.
-Provision = Allocate | Create | Delete | Patch
 
 
 class _Use(NamedTuple):
@@ -166,9 +164,9 @@ class DeviceClaims:
         return next((one for one in allocations if one.claim == BY_NUMBER), None)
 
     @cached_property
-    def _to_make(self) -> Mapping[Place, Create | Delete]:
+    def _to_make(self) -> Mapping[Place, MakeClaim | DropClaim]:
         """Assigned places whose pods lack a claim that muster makes; another of its name goes first."""
-        found: dict[Place, Create | Delete] = {}
+        found: dict[Place, MakeClaim | DropClaim] = {}
         for place in (place for place, uses in self._assigned.items() if uses is None):
             pod = self._places.ready[place]
             if (wanted := self._by_number(place)) is None or (
@@ -178,9 +176,16 @@ class DeviceClaims:
             if (stale := self._numbered(pod)) is not None:
                 meta = stale.metadata
                 if meta.deletion_timestamp is None and not requests.are_of(stale):
-                    found[place] = Delete(kinds.RESOURCE_CLAIM, meta.namespace, meta.name, meta.uid)
+                    found[place] = DropClaim(
+                        kinds.RESOURCE_CLAIM, meta.namespace, meta.name, meta.uid, users=((place, pod),)
+                    )
             else:
-                found[place] = Create(kinds.RESOURCE_CLAIM, pod.metadata.namespace, claim_of(pod, requests))
+                found[place] = MakeClaim(
+                    kinds.RESOURCE_CLAIM,
+                    pod.metadata.namespace,
+                    claim_of(pod, requests),
+                    users=((place, pod),),
+                )
         return found
 
     def _requests(self, pod: Pod, wanted: Allocation) -> Requests | None:
@@ -352,14 +357,21 @@ class DeviceClaims:
         return {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [term]}}
 
 
-def _tell(use: _Use) -> Patch:
+def _tell(use: _Use) -> TellOfClaim:
     """Returns the write that tells the node of the claim that stands for the pod's resources."""
     assert use.requests is not None
     meta = use.pod.metadata
     status = {"extendedResourceClaimStatus": use.requests.status(use.claim.metadata.name)}
     body: Object = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
-    return Patch(
-        kinds.POD, meta.namespace, meta.name, body, "status", missing_ok=False, seen=meta.resource_version
+    return TellOfClaim(
+        kinds.POD,
+        meta.namespace,
+        meta.name,
+        body,
+        "status",
+        missing_ok=False,
+        seen=meta.resource_version,
+        users=((use.place, use.pod),),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from muster.api import kinds
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId
-from muster.effects import Allocate, Bind, Create, Deallocate, Patch
+from muster.effects import Bind, Create, Deallocate, Patch
 from muster.kube.clock import back_off
 from muster.kube.errors import (
     AlreadyExists,
@@ -27,14 +27,13 @@ from muster.runtime.commit.refusals import (
     claim_accepted,
     claim_freed,
     claim_refused,
-    devices_allocated,
     devices_refused,
     failed,
     freeing_refused,
     refused,
 )
 from muster.runtime.commit.view import NEVER, Limits, RetryState
-from muster.runtime.writes import RecordPods, Write, namespace_of
+from muster.runtime.writes import Provision, RecordPods, Write, namespace_of
 
 #: A start fails after this many consecutive plans that the server accepted and that no object shows.
 UNSHOWN: Final = 3
@@ -49,8 +48,6 @@ def learn(
             match write:
                 case Bind():
                     state = accepted(state, write)
-                case Allocate():
-                    state = devices_allocated(state, write)
                 case Deallocate():
                     state = claim_freed(state, write)
                 case Patch(kinds.PERSISTENT_VOLUME_CLAIM):
@@ -77,7 +74,7 @@ def learn(
     message = str(error)
     if isinstance(write, Bind):
         return refused(gang, state, write, message, now, limits)
-    if isinstance(write, Allocate):
+    if isinstance(write, Provision):
         return devices_refused(state, write, message, now, limits), ()
     if isinstance(write, Deallocate):
         return freeing_refused(state, write, message, now, limits), ()

@@ -30,6 +30,7 @@ from muster.runtime.commit.claims import pending
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.view import NEVER, Limits, Refusal, RetryState
 from muster.runtime.plan_record import PlacementPlan
+from muster.runtime.writes import Provision, TellOfClaim
 from muster.translate.marks import unbound
 
 #: Internal errors in a row, in answer to binds of one member, that are only retried.
@@ -70,7 +71,8 @@ def _told(bind: Bind, message: str) -> str:
 
 
 def accepted(state: RetryState, bind: Bind) -> RetryState:
-    """Forgets the refusals of a member that has been bound."""
+    """Forgets the refusals of a member that has been bound, and so has its devices."""
+    state = _without(state, _of_devices(bind.place, bind.pod))
     return _without(state, member(bind.place, bind.pod))
 
 
@@ -80,20 +82,17 @@ def claim_accepted(state: RetryState, write: Patch) -> RetryState:
 
 
 def devices_refused(
-    state: RetryState, write: Allocate, message: str, now: float, limits: Limits
+    state: RetryState, write: Provision, message: str, now: float, limits: Limits
 ) -> RetryState:
     """Handles a refused write of a claim of devices: the pods that it was written for are left alone."""
     for place, pod in write.users:
-        claim = write.claim.metadata.name
-        told = f"ResourceClaim {claim} of pod {pod.metadata.name} is refused by the API server: {message}"
+        if isinstance(write, TellOfClaim):
+            told = f"the ResourceClaim in the status of pod {pod.metadata.name}"
+        else:
+            claim = write.claim.metadata.name if isinstance(write, Allocate) else write.name
+            told = f"ResourceClaim {claim} of pod {pod.metadata.name}"
+        told = f"{told} is refused by the API server: {message}"
         state = _devices_denied(state, place, pod, told, now, limits, first=2)
-    return state
-
-
-def devices_allocated(state: RetryState, write: Allocate) -> RetryState:
-    """Forgets the refusals of devices of the pods for which a claim has been written."""
-    for place, pod in write.users:
-        state = _without(state, _of_devices(place, pod))
     return state
 
 
