@@ -70,6 +70,13 @@ FAULTS: Final = (
         _CLAIMS,
     ),
     _fault(
+        "a pod is bound that is told of a claim which it does not have there",
+        "commit/devices.py",
+        "        for place, pod in self._mistold:",
+        "        for place, pod in ():",
+        _DEVICES,
+    ),
+    _fault(
         "a claim that is deleted keeps its devices",
         "commit/devices.py",
         "        if not isinstance(found, ResourceClaim) or found.metadata.unreadable:",

@@ -22,6 +22,7 @@ from muster.runtime.commit.devices import DeviceClaims
 from muster.runtime.commit.places import Places
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import GangView, RetryState
+from muster.runtime.writes import TellOfClaim
 from muster.translate.devices.by_number import name_of
 from tests.runtime.test_commit import LIMITS, A, group, kinds_of, place, plan, view
 
@@ -319,6 +320,32 @@ def test_a_claim_by_number_that_is_being_deleted_is_waited_for() -> None:
     assert claims.unmade == {place(0)}
     assert not claims.unserved
     assert claims.to_free(None) == (Deallocate(held, frozenset({"u0"})),)
+
+
+@pytest.mark.parametrize("by_number", [{"k": "example.com/gpu"}, {}], ids=["some by number", "none"])
+def test_a_pod_that_is_told_of_a_claim_is_told_of_none_before_it_is_bound_without(
+    by_number: dict[str, str],
+) -> None:
+    """Its earlier place was on a node with devices, the place that it has now needs no claim."""
+    spec = {"containers": [{"name": "m", "resources": {"limits": {"example.com/gpu": "1"}}}]}
+    metadata = {"name": "p0", "namespace": "ns", "uid": "u0", "resourceVersion": "1"}
+    told = {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": []}}
+    before, after = (
+        msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod) for status in (told, {})
+    )
+
+    def assigned(one: Pod) -> GangView:
+        of = seen([one], [], {0: GPU}, plan({0: A}))
+        return replace(of, group=group(1, [one]), allocations={}, by_number=by_number)
+
+    [write] = step(assigned(before), RetryState(), 0.0, LIMITS).writes
+    assert isinstance(write, TellOfClaim)
+    assert isinstance(write.body, dict)
+    assert write.body["status"] == {"extendedResourceClaimStatus": None}
+    assert write.users == ((place(0), before),)
+    assert kinds_of(assigned(after)) == ["bind"]
+    without_plan = replace(assigned(before), plans=())
+    assert "bind" not in kinds_of(without_plan)
 
 
 def test_pods_on_nodes_and_those_without_claims_are_not_looked_at() -> None:

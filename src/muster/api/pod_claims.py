@@ -78,8 +78,8 @@ def has_claims(pod: Pod) -> bool:
 
 
 def claims_are_read(pod: Pod) -> bool:
-    """Whether the pod has claims, and no more than muster reads."""
-    return 0 < len(pod.spec.resource_claims) <= MOST_CLAIMS
+    """Whether the pod has claims, or its status names one, and no more than muster reads."""
+    return has_claims(pod) and len(pod.spec.resource_claims) <= MOST_CLAIMS
 
 
 def unneeded(pod: Pod) -> frozenset[str]:

@@ -71,8 +71,8 @@ class Members(dict[PodId, Member]):
         #: the pods on a node that have a place, and those that wait for a node
         self.filled: dict[Place, Pod] = {}
         self.ready: dict[Place, Pod] = {}
-        #: the pods without a node that have claims of devices, with or without a place; not those that have
-        #: more claims than muster reads
+        #: the pods without a node that have claims of devices, or are told of one, with or without a place;
+        #: not those that have more claims than muster reads
         self.claiming: dict[PodId, Pod] = {}
         #: by pod that reports one, the time of its last checkpoint (seconds since the epoch)
         self.saved: dict[PodId, float] = {}

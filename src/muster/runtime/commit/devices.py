@@ -100,7 +100,11 @@ class DeviceClaims:
                 for use in lacking:
                     found.setdefault(use.place, []).extend([write] if write is not None else [])
             for use in (use for use in uses if use.served and not use.told):
-                found.setdefault(use.place, []).append(_tell(use))
+                assert use.requests is not None
+                status = use.requests.status(use.claim.metadata.name)
+                found.setdefault(use.place, []).append(_tell(use.place, use.pod, status))
+        for place, pod in self._mistold:
+            found.setdefault(place, []).append(_tell(place, pod, None))
         return {place: tuple(writes) for place, writes in found.items()}
 
     @cached_property
@@ -143,6 +147,21 @@ class DeviceClaims:
         return tuple(found)
 
     # -- below: in order of call
+
+    @property
+    def _mistold(self) -> Iterator[tuple[Place, Pod]]:
+        """Yields places, with their pods, whose pods are told of a claim that they do not have there.
+
+        An earlier attempt was on a node that has devices; a node that has a device plugin needs no claim.
+        """
+        for uid, pod in self._claiming.items():
+            place = self._members[uid].place
+            if pod.status.extended_resource_claim_status is None:
+                continue
+            if place is None or place not in self._places.missing:
+                continue
+            if self._places.ready.get(place) is pod and self._by_number(place) is None:
+                yield place, pod
 
     @cached_property
     def _claiming(self) -> Mapping[PodId, Pod]:
@@ -357,12 +376,11 @@ class DeviceClaims:
         return {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [term]}}
 
 
-def _tell(use: _Use) -> TellOfClaim:
-    """Returns the write that tells the node of the claim that stands for the pod's resources."""
-    assert use.requests is not None
-    meta = use.pod.metadata
-    status = {"extendedResourceClaimStatus": use.requests.status(use.claim.metadata.name)}
-    body: Object = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
+def _tell(place: Place, pod: Pod, status: Object | None) -> TellOfClaim:
+    """Returns the write that tells the node which claim stands for the pod's resources; None: no claim."""
+    meta = pod.metadata
+    seen = {"resourceVersion": meta.resource_version, "uid": meta.uid}
+    body: Object = {"metadata": seen, "status": {"extendedResourceClaimStatus": status}}
     return TellOfClaim(
         kinds.POD,
         meta.namespace,
@@ -371,7 +389,7 @@ def _tell(use: _Use) -> TellOfClaim:
         "status",
         missing_ok=False,
         seen=meta.resource_version,
-        users=((use.place, use.pod),),
+        users=((place, pod),),
     )
 
 
