@@ -192,7 +192,7 @@ async def _serve(
             used,
             embedded=target.embedded,
             changes={} if read_only or listen else _changes(client),
-            # it reads files as the user of this process, whom a viewer of --listen is not
+            # it reads files as the user of this process, and a viewer of --listen is another user
             replays=None if listen else Replays(Work(REPLAY), _journal(target)),
         )
         pages = Pages(cluster, sources)

@@ -12,8 +12,8 @@ What a node can serve depends on its `Room` alone, and is remembered by room: te
 decided once. Rooms that claims cannot tell apart are decided once, too (`allocation.seen`).
 
 A claim can be made hard on purpose. What it takes to decide it is work for the gangs that have it
-(`core/work.py`). Answers may also be found between two cycles, when somebody asks why a gang waits. Then
-their work is owed, and counts when a cycle reads them first: whether somebody asks changes no decision.
+(`core/work.py`). Answers may also be found between two cycles, when a command asks why a gang waits. Then
+their work is owed, and counts when a cycle reads them first: such questions change no decision.
 
 A resource that one node gives out by number, and another one has as devices, is one resource
 (`with_devices`). A node that gives it out by number does so for all pods that request it, whatever devices it
@@ -101,7 +101,7 @@ class NodeClaims:
         #: numbers of claims, and by these the pods that each room serves
         self._numbers: dict[Claims, int] = {}
         self._served: list[_Ints] = []
-        #: changes whenever rooms and claims are numbered anew
+        #: changes whenever rooms and claims get new numbers
         self.numbering = 0
         #: rooms in which pods wait, by number
         self._situations: list[tuple[int, _Waiting]] = []

@@ -1,4 +1,4 @@
-"""Which claims have each device, whoever has allocated them."""
+"""Which claims have each device, by whatever client they were allocated."""
 
 from collections.abc import Sequence
 

@@ -66,7 +66,7 @@ class Inventory:
             self._stale.update(dict.fromkeys(self._of_node))
 
     def claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        """Takes in a claim: the devices that it has are in use, whoever allocated them."""
+        """Takes in a claim: the devices that it has are in use, whichever client allocated them."""
         latest = new or old
         assert latest is not None, "a change has an object"
         key, uids = latest.key, frozenset[str]()
@@ -137,7 +137,7 @@ class Inventory:
 
         Kinds that no node has any more come last, and are forgotten.
 
-        `none`: it shall know of no devices. They are told anew when it shall know of them again.
+        `none`: it shall know of no devices. They are told again when it shall know of them again.
         """
         if none:
             yield from (DevicesChanged(node) for node in sorted(self._told))
