@@ -22,6 +22,7 @@ from muster.api.rates import Rates
 from muster.app.records import accounting
 from muster.app.views.job import JobView
 from muster.app.views.logs import Line
+from muster.app.views.nodes import NodeView
 from muster.app.views.timeline import Now, Timeline, timeline
 from muster.app.views.usage import Usage
 from muster.dashboard import cluster as dashboard
@@ -30,6 +31,7 @@ from muster.dashboard.changes import Change, Refused
 from muster.dashboard.overview import ORDERS
 from muster.dashboard.pages import FEWEST, HERE, Pages, Sources, _coming, gathered
 from muster.dashboard.replays import Replays
+from muster.dashboard.room import NAMES, sick
 from muster.dashboard.server import MAIN, Once, application
 from muster.dashboard.work import PLAN, REPLAY
 from muster.kube.errors import Forbidden
@@ -646,6 +648,29 @@ async def test_a_queue_that_uses_more_than_its_share_says_by_how_much(
     assert "3 of 1, <b>borrows 2</b>" in (await browser.get("/queues")).text
     bar["used"] = 1000.0
     assert "borrows" not in (await browser.get("/queues")).text
+
+
+async def test_the_first_page_and_that_of_nodes_name_the_nodes_to_look_at(browser: Browser) -> None:
+    """Of many nodes, they are not on the first page of boxes."""
+    for name, ready, spec in (
+        ("well", "True", {}),
+        ("lost", "False", {}),
+        ("shut", "True", {"unschedulable": True}),
+    ):
+        status = {"capacity": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": ready}]}
+        browser.of.registry.create(
+            kinds.NODE, "", {"metadata": {"name": name}, "spec": spec, "status": status}
+        )
+    lost, shut = (f'<a href="/nodes?q={name}&amp;colour=health">{name}</a> ' for name in ("lost", "shut"))
+    said = f"Nodes to look at: {lost}not ready; {shut}cordoned."
+    for path in ("/", "/nodes", "/nodes?q=well"):
+        await browser.of.until(lambda path=path: browser.says(path, said))  # type: ignore[misc]
+
+
+def test_of_many_nodes_to_look_at_some_are_named() -> None:
+    nodes = [NodeView(f"n{number:03}", "ready", {}, {}, "", "failed a pod") for number in range(NAMES + 2)]
+    found = sick([*nodes[::-1], NodeView("other", "tainted", {}, {}, "")])
+    assert found == {"sick": nodes[:NAMES], "unnamed_sick": 2}
 
 
 @pytest.mark.parametrize(

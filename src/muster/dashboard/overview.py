@@ -55,6 +55,7 @@ def values(moment: Moment, now: float) -> Object:
         "numbers": {state.name: len(found) for state, found in by_state.items()},
         "use": [(r, _in_use(r, used), capacity[r]) for r in resources],
         "fragments": _fragments(moment),
+        **room.sick(moment.nodes),
     }
 
 

@@ -105,14 +105,25 @@ def nodes(moment: Moment, query: Mapping[str, str]) -> Object:
         "unnamed": max(len(legend) - NAMES, 0),
         "on": {node: sorted(names) for node, names in on.items()},
         "shown": shown,
+        **sick(moment.nodes),
     }
+
+
+def sick(nodes: Sequence[NodeView]) -> Object:
+    """Nodes that are not ready, cordoned or avoided, the first `NAMES` by name, and how many are left."""
+    found = sorted((node for node in nodes if _ill(node) or node.note), key=lambda node: node.name)
+    return {"sick": found[:NAMES], "unnamed_sick": max(len(found) - NAMES, 0)}
+
+
+def _ill(node: NodeView) -> bool:
+    return node.state not in ("ready", "tainted")
 
 
 def _fill(colour: str, node: NodeView, job: str, queue: str) -> Fill:
     """What a GPU says. `job`: what holds it; "" = nothing does."""
     if colour == "health":
         state = f"{node.state}, avoided" if node.note and node.state == "ready" else node.state
-        kind = "well" if state == "ready" else "wary" if node.state in ("ready", "tainted") else "ill"
+        kind = "well" if state == "ready" else "ill" if _ill(node) else "wary"
         return Fill(state, kind, used=bool(job))
     if not job:
         return Fill()
