@@ -667,6 +667,20 @@ async def test_the_first_page_and_that_of_nodes_name_the_nodes_to_look_at(browse
         await browser.of.until(lambda path=path: browser.says(path, said))  # type: ignore[misc]
 
 
+async def test_a_node_to_look_at_says_once_that_it_is_avoided(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [
+        NodeView("n", state, {}, {}, "", "node n is avoided: pods failed")
+        for state in ("avoided", "cordoned")
+    ]
+    monkeypatch.setattr("muster.dashboard.room.sick", lambda nodes: {"sick": told, "unnamed_sick": 7})
+    said = "</a> avoided: pods failed; "
+    text = (await browser.get("/")).text
+    assert said in text
+    assert "</a> cordoned: node n is avoided: pods failed; and 7 more." in text
+
+
 def test_of_many_nodes_to_look_at_some_are_named() -> None:
     nodes = [NodeView(f"n{number:03}", "ready", {}, {}, "", "failed a pod") for number in range(NAMES + 2)]
     found = sick([*nodes[::-1], NodeView("other", "tainted", {}, {}, "")])
