@@ -101,9 +101,13 @@ def test_whom_a_job_tells_is_named_for_the_embedded_cluster_alone() -> None:
 def test_a_program_and_the_next_host_are_told_what_happens_to_a_job(muster: Muster) -> None:
     tell = muster.cwd / "tell"
     tell.write_text(
-        '#!/bin/sh\necho "$MUSTER_EVENT $MUSTER_STATE $MUSTER_JOB" >> told\ncat >> bodies\necho >> bodies\n'
+        # Each line is one write: several notifications may be told at the same time.
+        "#!/bin/sh\nbody=$(cat)\n"
+        """printf '%s\\n' "$body" >> bodies\n"""
+        'echo "$MUSTER_EVENT $MUSTER_STATE $MUSTER_JOB" >> told\n'
     )
     tell.chmod(0o700)
+    (muster.cwd / "told").touch()  # a job's end may be told after its `run` has returned
     muster.run("run", "--notify", "./tell", "--name", "fails", "--", "sh", "-c", "exit 3", code=3)
     muster.run("submit", "--notify", "./tell", "--name", "sleeps", "--", "sleep", "1000")
     until(lambda: "start running sleeps\n" in (muster.cwd / "told").read_text(), "the start is told")
