@@ -5,6 +5,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -92,6 +93,8 @@ def test_a_host_that_cannot_start_says_why(
         raise error
 
     monkeypatch.setattr(host, "run", fail)
+    # Threads that another test has left would make the host another program, in which nothing fails.
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free, f_frsize=1))
     with pytest.raises(host.HostError, match=said), host.attached(home, ""):
         pass
