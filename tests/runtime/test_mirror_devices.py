@@ -297,7 +297,6 @@ def test_a_class_that_cannot_be_evaluated_lets_its_gangs_wait(seen: Seen) -> Non
 def test_claims_that_no_gang_has_any_more_are_forgotten_when_there_are_many(
     seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.translate.devices.asks.MANY", 3)
     monkeypatch.setattr("muster.translate.devices.asks.MOST", 5)
     for number in range(8):
         seen.template(f"t{number}", selectors=selecting(f"x{number}"))
@@ -319,6 +318,51 @@ def test_claims_that_no_gang_has_any_more_are_forgotten_when_there_are_many(
     gate = seen.gate("b")
     assert gate is not None
     assert "in too many ways" in gate.message
+
+
+def test_a_gang_that_found_no_room_for_its_claim_asks_again_once_there_is_some(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.translate.devices.asks.MOST", 4)
+    for number in range(5):
+        seen.template(f"t{number}", selectors=selecting(f"x{number}"))
+        seen.pod(f"a{number}", template=f"t{number}")
+    seen.drain()
+    gate = seen.gate("a4")
+    assert gate is not None
+    assert gate.code is Code.GATED
+    seen.drop(POD, "a1")
+    seen.drain()
+    gate = seen.gate("a4")
+    assert gate is None or "too many ways" not in gate.message
+    seen.drain()
+    assert "x4" in [text for text, _ in seen.mirror.devices.questions()]
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MOST_OF_NAMESPACE", 3), ("MOST_QUESTIONS_OF_NAMESPACE", 6)])
+def test_what_one_namespace_asks_keeps_no_other_from_asking(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    monkeypatch.setattr(f"muster.translate.devices.asks.{limit}", most)
+    for number in range(4):
+        seen.template(f"t{number}", selectors=selecting(f"x{number}", f"y{number}"))
+        seen.pod(f"a{number}", template=f"t{number}")
+    elsewhere = {"namespace": "other"}
+    other = {"devices": asks(selectors=selecting("theirs"))}
+    seen.put(RESOURCE_CLAIM_TEMPLATE, "their-own", meta=elsewhere, spec=other)
+    seen.pod("b", template="their-own", meta=elsewhere)
+    seen.drain()
+    assert [name for name in ("a0", "a1", "a2", "a3") if seen.gate(name)] == ["a3"]
+    gate = seen.gate("a3")
+    assert gate is not None
+    assert gate.message.startswith("the claims of its namespace ask for devices in too many ways: more")
+    seen.drain()
+    asked = [text for text, _ in seen.mirror.devices.questions()]
+    assert "theirs" in asked
+    assert "x3" not in asked
+    seen.drop(POD, "a0")
+    seen.drain()
+    assert seen.gate("a3") is None
 
 
 def test_pods_of_one_job_whose_claims_differ_are_refused(seen: Seen) -> None:

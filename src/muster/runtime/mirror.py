@@ -170,19 +170,18 @@ class Mirror:
             vanished.clear()
         if self.devices.reread:
             self.devices.reread = False
-            for key in in_order({*asking_for_devices(self.world)}):
-                self._stale.setdefault(key, Touched()).others.setdefault(kinds.DEVICE_CLASS, set()).add("")
+            self._ask_again({*asking_for_devices(self.world)})
         changes.events += self.devices.events()
-        stale, self._stale = self._stale, {}
         pods, self._pods = self._pods, {}
-        for key, touched in stale.items():
-            self._read(key, touched, changes, pods)
+        stale = bool(self._stale)
+        self._read_stale(changes, pods)
+        if stale and self.world.asks.many and (room := self.world.asks.keep(self._claims())):
+            self._ask_again({key for key in asking_for_devices(self.world) if key.namespace in room})
+            self._read_stale(changes, pods)
         if stale:  # a plan whose gang is gone, or whose id another gang has taken
             for record in self._plans.records():
                 if record not in self._ids:
                     changes.gangs.update((self._id(plan), None) for plan in self._plans.of(record))
-        if self.world.asks.many:
-            self.world.asks.keep(self._claims())
         ended = _one_by_one(pods, lambda uid: self._charge(uid, pods[uid], changes))
         if ended:
             changes.events.append(PodsEnded(tuple(ended), now))
@@ -260,10 +259,24 @@ class Mirror:
     def _node(self, change: "_Change") -> None:
         self._pending.events += self._nodes.change(change.old, change.new)
 
-    def _claims(self) -> frozenset[ClaimShape]:
-        """Returns the claims of devices that gangs have."""
-        shapes = (pod_set.shape for group in self.groups.values() for pod_set in group.gang.pod_sets)
-        return frozenset(claim for shape in shapes for claim in shape.claims)
+    def _claims(self) -> dict[str, set[ClaimShape]]:
+        """Returns the claims of devices that gangs have, by namespace."""
+        found: dict[str, set[ClaimShape]] = {}
+        for group in self.groups.values():
+            for pod_set in group.gang.pod_sets:
+                if pod_set.shape.claims:
+                    found.setdefault(group.namespace, set()).update(pod_set.shape.claims)
+        return found
+
+    def _ask_again(self, keys: set[GroupKey]) -> None:
+        """Notes groups to read again although their objects are the same: their claims are read otherwise."""
+        for key in in_order(keys):
+            self._stale.setdefault(key, Touched()).others.setdefault(kinds.DEVICE_CLASS, set()).add("")
+
+    def _read_stale(self, changes: Changes, pods: dict[PodId, Pod | None]) -> None:
+        stale, self._stale = self._stale, {}
+        for key, touched in stale.items():
+            self._read(key, touched, changes, pods)
 
     def _devices(self, change: "_Change") -> None:
         self.devices.change(change.old, change.new)

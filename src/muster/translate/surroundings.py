@@ -118,9 +118,9 @@ def device_claims(pod: Pod | PodTemplate, world: World | None, made: Made | None
     known, spec = world.device_claims, pod.spec
     claims = made_for(pod, known) if isinstance(pod, Pod) else {}
     found = claims_of(spec, namespace, known, claims, world.asks.faults)
-    if spec.node_name or world.asks.add(found.asked):
-        return found
-    return PodClaims(gate=Gate(Code.GATED, "the claims of waiting gangs ask for devices in too many ways"))
+    if not spec.node_name and (full := world.asks.add(namespace, found.asked)):
+        return PodClaims(gate=Gate(Code.GATED, full))
+    return found
 
 
 def _counted(spec: PodSpec, world: World | None) -> tuple[tuple[str, str], ...]:

@@ -123,6 +123,17 @@ def test_queues_count_what_any_allocation_takes_at_least(
         ([one_of("gpu", *(alternative(str(i)) for i in range(9)))], {}, "at most 8"),
         ([one_of("gpu", alternative("x", adminAccess=True))], {}, "request gpu/x: adminAccess"),
         ([exactly(str(i)) for i in range(33)], {}, "there are 33, at most 32"),
+        (
+            [exactly(str(i), selectors=[selector(f"{i}{j}") for j in range(13)]) for i in range(5)],
+            {},
+            "requests: they have 65 different expressions and lists of tolerations; at most 64 are read",
+        ),
+        (
+            [exactly("a", tolerations=[{"key": "k"}], selectors=[selector(str(j)) for j in range(64)])],
+            {},
+            "they have 65 different",
+        ),
+        ([exactly()], {"constraints": [{"matchAttribute": "a/b"}] * 33}, "there are 33, at most 32"),
         ([exactly()], {"constraints": [{}]}, "either matchAttribute or distinctAttribute"),
         ([exactly()], {"constraints": [{"matchAttribute": "a/b", "distinctAttribute": "a/b"}]}, "either"),
         (

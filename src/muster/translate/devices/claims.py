@@ -24,6 +24,9 @@ from muster.core.words.gang import Amounts
 #: Most requests and alternatives, as in Kubernetes.
 MOST_REQUESTS: Final = 32
 MOST_ALTERNATIVES: Final = 8
+MOST_CONSTRAINTS: Final = 32
+#: Most different expressions and lists of tolerations of one claim: each is a question about all devices.
+MOST_QUESTIONS: Final = 64
 _MODES: Final = ("ExactCount", "All")
 _EFFECTS: Final = ("NoSchedule", "NoExecute")
 
@@ -60,6 +63,15 @@ def asked(name: str, spec: ResourceClaimSpec) -> Asked:
     if (least := sum(_least(each) for each in requests)) > MOST_OF_CLAIM:
         raise ValueError(f"requests: they ask for {least} devices; a claim may have {MOST_OF_CLAIM}")
     full = names | {f"{each.name}/{one.name}" for each in requests for one in each.alternatives if one.name}
+    if (many := len(found.expressions) + len(found.tolerations)) > MOST_QUESTIONS:
+        raise ValueError(
+            f"requests: they have {many} different expressions and lists of tolerations; at most "
+            f"{MOST_QUESTIONS} are read; join expressions by &&"
+        )
+    if len(devices.constraints) > MOST_CONSTRAINTS:
+        raise ValueError(
+            f"constraints: there are {len(devices.constraints)}, at most {MOST_CONSTRAINTS} are read"
+        )
     constraints = tuple(_constraint(each, full) for each in devices.constraints)
     return Asked(
         ClaimShape(name, requests, constraints),
